@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test lint types imports unit wheel clean
+.PHONY: demo test lint types imports unit wheel lock clean
 
 demo: $(INSTALLED)
 	$(BIN)/autotune demo
@@ -34,6 +34,13 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
+
+# Pins what a fresh environment resolves to today; torch stays at the release that was tested.
+lock:
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 '.[dev]'
+	$(VENV)-lock/bin/python -m pip freeze --exclude autotune-inference | sed 's/+cpu$$//' > constraints.txt
+	rm -rf $(VENV)-lock
 
 clean:
 	rm -rf $(VENV) dist build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
