@@ -1,0 +1,230 @@
+"""Answer: what one streamed chat completion said, collected chunk by chunk and checked before it may count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import orjson
+
+from tools.measure.records import TokenSource
+from tools.measure.sse import SseDecoder, SseError
+
+__all__ = ["Answer", "AnswerFault", "quoted"]
+
+_TEXT_FIELDS = ("content", "reasoning", "reasoning_content")
+
+
+class AnswerFault(Exception):
+    """An answer that may not count as one. `str()` starts with a stable slug: `error_payload: ...`."""
+
+    def __init__(self, slug: str, detail: str) -> None:
+        super().__init__(f"{slug}: {detail}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """One chunk with a choice in it, as received."""
+
+    at_s: float
+    text: str
+    ids: tuple[int, ...] | None
+    total: int | None
+    "Output tokens so far, by continuous usage."
+
+
+@dataclass
+class Answer:
+    """Feed it bytes with the moment they arrived; `verify` at the end. Nothing in it reads a clock."""
+
+    first_chunk_s: float | None = None
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    finish_reason: str | None = None
+    done: bool = False
+    "`[DONE]` was received."
+    _decoder: SseDecoder = field(default_factory=SseDecoder)
+    _chunks: list[_Chunk] = field(default_factory=list)
+    _prompt_ids: int | None = None
+
+    def feed(self, received: bytes, at_s: float) -> None:
+        """Take what one read gave; all events in it arrived at `at_s` (seconds).
+
+        Raises:
+            AnswerFault: not an event stream, not JSON, or an error in place of an answer.
+        """
+        try:
+            events = self._decoder.feed(received)
+        except SseError as error:
+            raise AnswerFault("bad_stream", str(error)) from None
+        for event in events:
+            if self.done:
+                return
+            if event.strip() == "[DONE]":
+                self.done = True
+            else:
+                self._take(event, at_s)
+
+    def verify(self, max_tokens: int) -> None:
+        """Refuse an answer that isn't complete, or whose token counts don't agree with each other.
+
+        Raises:
+            AnswerFault: names what is missing.
+        """
+        if not self._chunks:
+            raise AnswerFault("empty_choices", "expected a choice in the stream, found none")
+        if self.finish_reason is None:
+            raise AnswerFault("no_finish_reason", "expected a finish_reason before the end of the stream")
+        if not self.done:
+            raise AnswerFault("no_done", "expected `data: [DONE]` at the end of the stream")
+        if self.output_tokens is None or self.prompt_tokens is None:
+            raise AnswerFault("no_usage", "expected usage in the stream (stream_options.include_usage was asked for)")
+        if self.output_tokens == 0 or not self.token_times():
+            raise AnswerFault("zero_tokens", f"expected tokens, found none; usage says {self.output_tokens}")
+        if (self.cached_tokens or 0) > self.prompt_tokens:
+            raise AnswerFault("bad_usage", f"{self.cached_tokens} cached of {self.prompt_tokens} prompt tokens")
+        if self._prompt_ids is not None and self._prompt_ids != self.prompt_tokens:
+            raise AnswerFault(
+                "token_count_mismatch", f"{self._prompt_ids} prompt token ids, usage says {self.prompt_tokens}"
+            )
+        self._verify_output_tokens(self.output_tokens)
+        if self.output_tokens > max_tokens:
+            raise AnswerFault("too_many_tokens", f"asked for {max_tokens}, usage says {self.output_tokens}")
+
+    def token_times(self) -> tuple[float, ...]:
+        """Arrival of each token-bearing chunk, in seconds."""
+        return tuple(at_s for at_s, _ in self._arrivals())
+
+    def token_counts(self) -> tuple[int, ...]:
+        """Tokens per token-bearing chunk; empty where only their total is known and it isn't one a chunk."""
+        counts = tuple(tokens for _, tokens in self._arrivals())
+        known = self._evidence() != "chunks" or self.output_tokens in (None, sum(counts))
+        return counts if known else ()
+
+    def token_ids(self) -> tuple[int, ...]:
+        """Ids of all output tokens; empty where the server doesn't tell them."""
+        return tuple(token for chunk in self._chunks for token in chunk.ids or ())
+
+    def output(self) -> tuple[int | None, TokenSource]:
+        """Output tokens and where the count comes from; of an answer without usage, as many as arrived."""
+        if self.output_tokens is not None:
+            return self.output_tokens, "usage"
+        return sum(tokens for _, tokens in self._arrivals()) or None, self._evidence()
+
+    def _take(self, event: str, at_s: float) -> None:
+        if self.first_chunk_s is None:
+            self.first_chunk_s = at_s
+        try:
+            payload = orjson.loads(event)
+        except orjson.JSONDecodeError:
+            raise AnswerFault("bad_json", f"expected JSON in an event, found {quoted(event)}") from None
+        if not isinstance(payload, dict):
+            raise AnswerFault("bad_json", f"expected an object in an event, found {quoted(event)}")
+        if payload.get("error") or payload.get("object") == "error":
+            raise AnswerFault("error_payload", quoted(event))
+        usage = payload.get("usage")
+        if usage:
+            self._take_usage(usage)
+        choices = payload.get("choices") or []
+        if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
+            raise AnswerFault("bad_chunk", f"expected a list of choices, found {quoted(event)}")
+        if not choices:
+            return  # the usage chunk at the end has none
+        choice = choices[0]
+        self._take_prompt_ids(choice.get("prompt_token_ids") or payload.get("prompt_token_ids"))
+        reason = choice.get("finish_reason")
+        if reason:
+            self.finish_reason = str(reason)
+        total = self.output_tokens if usage else None
+        self._chunks.append(_Chunk(at_s, _text(choice), _ids(choice.get("token_ids")), total))
+
+    def _take_usage(self, usage: Any) -> None:
+        details = usage.get("prompt_tokens_details") if isinstance(usage, dict) else None
+        try:
+            self.prompt_tokens = _count(usage["prompt_tokens"])
+            self.output_tokens = _count(usage["completion_tokens"])
+            if isinstance(details, dict) and details.get("cached_tokens") is not None:
+                self.cached_tokens = _count(details["cached_tokens"])
+        except (KeyError, TypeError, ValueError):
+            raise AnswerFault("bad_usage", f"expected token counts, found {quoted(repr(usage))}") from None
+
+    def _take_prompt_ids(self, ids: Any) -> None:
+        if isinstance(ids, list) and self._prompt_ids is None:
+            self._prompt_ids = len(ids)
+
+    def _evidence(self) -> TokenSource:
+        """The best that tells how many tokens a chunk carries."""
+        if any(chunk.ids is not None for chunk in self._chunks):
+            return "token_ids"
+        totals = [chunk.total for chunk in self._chunks if chunk.text or chunk.total is not None]
+        # Some servers put their only usage into the last chunk: that tells nothing of the chunks before.
+        return "usage" if totals and None not in totals else "chunks"
+
+    def _arrivals(self) -> list[tuple[float, int]]:
+        """(seconds, tokens) of each token-bearing chunk."""
+        evidence = self._evidence()
+        if evidence == "token_ids":
+            return [(chunk.at_s, len(chunk.ids)) for chunk in self._chunks if chunk.ids]
+        if evidence == "usage":
+            totals = [(chunk.at_s, chunk.total) for chunk in self._chunks if chunk.total is not None]
+            steps = pairwise([(0.0, 0), *totals])
+            return [(at_s, total - before) for (_, before), (at_s, total) in steps if total > before]
+        return _without_early_blanks([chunk for chunk in self._chunks if chunk.text])
+
+    def _verify_output_tokens(self, usage_tokens: int) -> None:
+        evidence = self._evidence()
+        counted = sum(tokens for _, tokens in self._arrivals())
+        if evidence == "chunks":
+            # A chunk may carry several tokens, but no token comes in two chunks.
+            if counted > usage_tokens:
+                raise AnswerFault(
+                    "token_count_mismatch", f"{counted} chunks with text, usage says {usage_tokens} tokens"
+                )
+            return
+        if counted != usage_tokens:
+            raise AnswerFault(
+                "token_count_mismatch", f"{counted} tokens by {evidence}, usage says {usage_tokens} tokens"
+            )
+        first_token_s = self.token_times()[0]
+        if any(chunk.text and chunk.at_s < first_token_s for chunk in self._chunks):
+            raise AnswerFault("early_chunk", "text was sent before the first token was generated")
+
+
+def _without_early_blanks(chunks: list[_Chunk]) -> list[tuple[float, int]]:
+    """One token a chunk. Blank chunks at the start don't stop the clock of the first token: a server can send a space
+    before it has computed anything. They are counted with the first chunk that says something."""
+    blanks = next((index for index, chunk in enumerate(chunks) if chunk.text.strip()), len(chunks) - 1)
+    return [(chunk.at_s, blanks + 1 if index == 0 else 1) for index, chunk in enumerate(chunks[max(blanks, 0) :])]
+
+
+def _text(choice: Mapping[str, Any]) -> str:
+    """Everything a person or a tool could read in this chunk."""
+    delta = choice.get("delta")
+    if not isinstance(delta, dict):
+        return str(choice.get("text") or "")
+    text = "".join(str(delta.get(name) or "") for name in _TEXT_FIELDS)
+    calls = delta.get("tool_calls") or delta.get("function_call")
+    return text + (quoted(repr(calls)) if calls else "")
+
+
+def _ids(value: Any) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    if isinstance(value, list) and all(isinstance(token, int) for token in value):
+        return tuple(value)
+    raise AnswerFault("bad_chunk", f"expected a list of token ids, found {quoted(repr(value))}")
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"not a count: {value!r}")
+    return value
+
+
+def quoted(text: str) -> str:
+    """At most 200 characters of a server's words, on one line and without control characters."""
+    line = "".join(letter if letter.isprintable() else " " for letter in text[:200])
+    return line + ("…" if len(text) > 200 else "")
