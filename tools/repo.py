@@ -1,0 +1,342 @@
+"""The one door to a user's git repository: one file, one commit, on a branch of our own, and no checkout touched."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from git import Git, GitCommandError, InvalidGitRepositoryError, Repo
+
+from tools.errors import UserError
+
+__all__ = [
+    "CommitResult",
+    "RepoState",
+    "check_committable",
+    "commit_change",
+    "commits_with_trailer",
+    "file_at",
+    "read_trailers",
+]
+
+BRANCH_PREFIX = "autotune/"
+_NAME, _EMAIL = "autotune", "autotune@localhost"
+_WORKTREE = "autotune-commit"
+
+
+@dataclass(frozen=True, slots=True)
+class RepoState:
+    """Where a deployment file stands in git."""
+
+    root: Path
+    "Top of the user's checkout."
+    file: str
+    "The file's path below `root`, with slashes."
+    head: str
+    "The commit that the checkout stands on."
+    blob: str
+    "Object id of the file's content in that commit."
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    sha: str
+    branch: str
+    created: bool
+    "False where the branch already held this very commit."
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    file: str
+    text: str
+    message: str
+    date_unix: int
+
+
+def check_committable(file: Path) -> RepoState:
+    """What a commit of `file` would be built on. Other changes in the checkout don't matter.
+
+    Raises:
+        UserError: not in a git repository, no commit yet, or the file isn't committed as it stands.
+    """
+    file = file.resolve()
+    with _open(file) as repo:
+        return _state(repo, file)
+
+
+def commit_change(
+    file: Path,
+    new_text: str,
+    branch: str,
+    message: str,
+    trailers: Mapping[str, str],
+    date_unix: int,
+    *,
+    base: RepoState | None = None,
+) -> CommitResult:
+    """Commit `new_text` as the content of `file` on `branch`, one commit on top of the checkout's HEAD.
+
+    The commit is built in a temporary worktree without hooks or signature, so that the user's checkout, index and HEAD
+    stay as they are and equal input gives an equal commit. A branch of ours from an earlier run is rebuilt.
+
+    Args:
+        base: the state in which the run began; if HEAD's version of the file has changed since, nothing is committed.
+
+    Raises:
+        UserError: as check_committable; the branch holds a commit of somebody else or is checked out; nothing changes;
+            the file moved on since `base`.
+    """
+    if not branch.startswith(BRANCH_PREFIX):
+        raise UserError(f"expected a branch below {BRANCH_PREFIX}, found {branch!r}")
+    full_message = _with_trailers(message, trailers)
+    file = file.resolve()
+    with _open(file) as repo, _alone(repo):
+        _require_branch_name(repo, branch)
+        change = _Change(_relative(repo, file), new_text, full_message, date_unix)
+        tip = _resolve(repo, f"refs/heads/{branch}")
+        parent = _resolve(repo, f"{tip}^") if tip else None
+        if parent and _build(repo, parent, change) == tip:
+            return CommitResult(tip, branch, created=False)
+        state = _state(repo, file)
+        if base is not None and state.blob != base.blob:
+            raise UserError(f"{file}: a commit changed it since the run began; tune again from the new version")
+        _require_ours(repo, branch, tip, state.head)
+        sha = _build(repo, state.head, change)
+        _require_one_file(repo, state, sha)
+        _move_branch(repo, branch, sha, tip)
+    return CommitResult(sha, branch, created=True)
+
+
+def read_trailers(file: Path, sha: str) -> dict[str, str]:
+    """Trailers of commit `sha` in the repository of `file`. A key that stands there twice has its values on two lines.
+
+    Raises:
+        UserError: no such commit.
+    """
+    with _open(file.resolve()) as repo:
+        if _resolve(repo, f"{sha}^{{commit}}") is None:
+            raise UserError(f"{repo.working_dir}: there is no commit {sha}")
+        text = str(repo.git.log("-1", "--format=%(trailers:only,unfold,separator=%x00,key_value_separator=%x01)", sha))
+    trailers: dict[str, str] = {}
+    for item in filter(None, text.split("\0")):
+        key, _, value = item.partition("\x01")
+        trailers[key] = f"{trailers[key]}\n{value}" if key in trailers else value
+    return trailers
+
+
+def file_at(file: Path, sha: str) -> str:
+    """The text of `file` as commit `sha` has it, with the line ends that a checkout would give it.
+
+    Raises:
+        UserError: no such commit, or the file isn't in it.
+    """
+    file = file.resolve()
+    with _open(file) as repo:
+        name = f"{sha}:{_relative(repo, file)}"
+        if _resolve(repo, name) is None:
+            raise UserError(f"{file}: it isn't in commit {sha}, or there is no such commit")
+        return str(repo.git.cat_file("--filters", name, strip_newline_in_stdout=False))
+
+
+def commits_with_trailer(file: Path, key: str, value: str) -> list[str]:
+    """Commits on any branch whose trailer `key` is `value`, newest first."""
+    with _open(file.resolve()) as repo:
+        text = str(repo.git.log("--branches", f"--format=%H%x00%(trailers:key={key},valueonly,unfold,separator=%x01)"))
+    lines = (line.partition("\0") for line in text.splitlines())
+    return [sha for sha, _, values in lines if value in values.split("\x01")]
+
+
+@contextmanager
+def _open(file: Path) -> Iterator[Repo]:
+    leaked = sorted(name for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE") if name in os.environ)
+    if leaked:
+        raise UserError(
+            f"{', '.join(leaked)} is set, so git would act on another place; run autotune outside git's hooks"
+        )
+    folder = file if file.is_dir() else file.parent
+    try:
+        repo = Repo(folder, search_parent_directories=True)
+    except (InvalidGitRepositoryError, OSError):
+        raise UserError(
+            f"{file}: expected a file in a git repository, found none here or above; run `git init`"
+        ) from None
+    with repo:
+        if repo.bare:
+            raise UserError(f"{file}: expected a checkout, found a bare repository; clone it")
+        _harden(repo.git)
+        try:
+            repo.git.rev_parse("--git-dir")
+        except GitCommandError as error:
+            raise UserError(f"{file}: git refuses this repository: {str(error.stderr).strip()}") from None
+        yield repo
+
+
+def _harden(git: Git) -> None:
+    """Paths are never patterns, no hook runs, nothing asks a question."""
+    config = [
+        f"core.hooksPath={os.devnull}",
+        "core.safecrlf=false",
+        "core.sparseCheckout=false",
+        "core.fsmonitor=false",
+        "i18n.commitEncoding=UTF-8",
+    ]
+    git.set_persistent_git_options(literal_pathspecs=True, c=config)
+    git.update_environment(GIT_TERMINAL_PROMPT="0", GIT_EDITOR="true")
+
+
+def _resolve(repo: Repo, name: str) -> str | None:
+    """Object id of `name`, or None where there is no such thing."""
+    try:
+        return str(repo.git.rev_parse("--verify", "--quiet", "--end-of-options", name))
+    except GitCommandError:
+        return None
+
+
+def _relative(repo: Repo, file: Path) -> str:
+    return file.relative_to(Path(str(repo.working_dir)).resolve()).as_posix()
+
+
+def _state(repo: Repo, file: Path) -> RepoState:
+    head = _resolve(repo, "HEAD^{commit}")
+    if head is None:
+        raise UserError(
+            f"{repo.working_dir}: expected a repository with a commit, found none; commit the deployment first"
+        )
+    relative = _relative(repo, file)
+    flag = str(repo.git.ls_files("-v", "--", relative))[:1]
+    blob = _resolve(repo, f"HEAD:{relative}")
+    remedy = f"commit or undo that first: git -C '{repo.working_dir}' status -- '{relative}'"
+    if not flag or blob is None:
+        raise UserError(f"{file}: expected a committed file, found one that isn't in HEAD; {remedy}")
+    if flag != "H":
+        raise UserError(
+            f"{file}: git is told to overlook changes of it (ls-files -v says {flag}); undo that, then {remedy}"
+        )
+    if repo.git.status("--porcelain=v1", "--no-renames", "--", relative):
+        raise UserError(f"{file}: expected it as committed, found an uncommitted change; {remedy}")
+    return RepoState(Path(str(repo.working_dir)), relative, head, blob)
+
+
+@contextmanager
+def _alone(repo: Repo) -> Iterator[None]:
+    """One committer per repository. The lock is on the git directory itself, so it leaves no file and dies with us."""
+    fd = os.open(repo.common_dir, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _worktree(repo: Repo, commit: str) -> Iterator[Repo]:
+    """A worktree with an index at `commit` and no files, inside the git directory. Removes what a killed run left."""
+    place = Path(repo.common_dir) / _WORKTREE
+    _remove_worktree(repo, place)
+    try:
+        repo.git.worktree("add", "--detach", "--no-checkout", "--", str(place), commit)
+        with Repo(place) as tree:
+            _harden(tree.git)
+            tree.git.read_tree("HEAD")
+            yield tree
+    finally:
+        _remove_worktree(repo, place)
+
+
+def _remove_worktree(repo: Repo, place: Path) -> None:
+    """Remove `place` and git's record of it, in whatever state a crash left the two; no other worktree is pruned."""
+    shutil.rmtree(place, ignore_errors=True)
+    records = Path(repo.common_dir) / "worktrees"
+    for record in records.glob(f"{_WORKTREE}*"):
+        pointer = record / "gitdir"
+        if not pointer.exists() or Path(pointer.read_text().strip()).parent.name == _WORKTREE:
+            shutil.rmtree(record, ignore_errors=True)
+    if records.is_dir() and not any(records.iterdir()):
+        records.rmdir()
+
+
+def _build(repo: Repo, parent: str, change: _Change) -> str:
+    """The commit of `change` on top of `parent`. Equal input on an equal parent gives an equal id."""
+    who = {
+        "GIT_AUTHOR_NAME": _config(repo, "user.name") or _NAME,
+        "GIT_AUTHOR_EMAIL": _config(repo, "user.email") or _EMAIL,
+        "GIT_AUTHOR_DATE": f"@{change.date_unix} +0000",
+        "GIT_COMMITTER_NAME": _NAME,
+        "GIT_COMMITTER_EMAIL": _EMAIL,
+        "GIT_COMMITTER_DATE": f"@{change.date_unix} +0000",
+    }
+    with _worktree(repo, parent) as tree:
+        target = Path(str(tree.working_dir)) / change.file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(change.text.encode())
+        tree.git.add("--", change.file)  # through the repository's own line-end and clean filters
+        with tree.git.custom_environment(**who):
+            return str(tree.git.commit_tree(tree.git.write_tree(), "-p", parent, "-m", change.message))
+
+
+def _require_one_file(repo: Repo, state: RepoState, sha: str) -> None:
+    touched = str(repo.git.diff_tree("-r", "-z", "--name-status", "--no-renames", state.head, sha)).strip("\0")
+    if not touched:
+        raise UserError(f"{state.file}: the new content is what HEAD already holds; there is nothing to commit")
+    if touched.split("\0") != ["M", state.file]:
+        raise UserError(f"{state.file}: the commit would change more than this file; nothing was committed")
+
+
+def _config(repo: Repo, name: str) -> str:
+    try:
+        return str(repo.git.config("--get", name))
+    except GitCommandError:
+        return ""
+
+
+def _require_ours(repo: Repo, branch: str, tip: str | None, head: str) -> None:
+    if tip is None:
+        return
+    foreign = [
+        line.split("\0")[0][:12]
+        for line in str(repo.git.log("--format=%H%x00%ce", f"{head}..{tip}")).splitlines()
+        if not line.endswith(f"\0{_EMAIL}")
+    ]
+    if foreign:
+        raise UserError(
+            f"branch {branch} holds {len(foreign)} commit(s) that autotune didn't make ({', '.join(foreign[:3])}); "
+            "it won't be overwritten: merge, rename or delete the branch first"
+        )
+    if f"branch refs/heads/{branch}" in str(repo.git.worktree("list", "--porcelain")).splitlines():
+        raise UserError(f"branch {branch} is checked out, so it can't be rebuilt; switch to another branch first")
+
+
+def _require_branch_name(repo: Repo, branch: str) -> None:
+    try:
+        repo.git.check_ref_format(f"refs/heads/{branch}")
+    except GitCommandError:
+        raise UserError(f"{branch!r} can't be the name of a git branch") from None
+
+
+def _move_branch(repo: Repo, branch: str, sha: str, tip: str | None) -> None:
+    """Create or move the branch, only if it still stands where it was looked at."""
+    try:
+        repo.git.update_ref("-m", "autotune: verified change", f"refs/heads/{branch}", sha, tip or "0" * len(sha))
+    except GitCommandError as error:
+        raise UserError(f"branch {branch} couldn't be set to {sha[:12]}: {str(error.stderr).strip()}") from None
+
+
+def _with_trailers(message: str, trailers: Mapping[str, str]) -> str:
+    for key, value in trailers.items():
+        if (
+            not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]*", key)
+            or not value.isprintable()
+            or value != value.strip()
+            or not value
+        ):
+            raise UserError(f"{key!r}: {value!r} can't be a trailer: expected a word, and a text of one line")
+    if "\0" in message:
+        raise UserError("a commit message can't hold a NUL character")
+    return message.strip() + "\n\n" + "\n".join(f"{key}: {value}" for key, value in trailers.items())
