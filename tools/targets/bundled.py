@@ -1,0 +1,269 @@
+"""BundledTarget: the engine of this project as a target, and the only place where tools know the engine."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+import engine
+from engine.errors import StartRefused
+from engine.knobs import EngineKnobs, KnobRow, knob_table
+from engine.memory import plan_memory
+from engine.model_config import ModelConfig
+from tools.profile.roofline import ModelFacts, Roofline, floor_ms
+from tools.targets.control import ControlClient, ControlError
+from tools.targets.knobs import Config, Knob, KnobError, KnobSpace, Value
+from tools.targets.process import LOOPBACK, ServerProcess, allowed_environment, free_port, port_is_open
+from tools.targets.target import Counters, Endpoint, Identity, LaunchFailed, MemoryNeed
+
+__all__ = ["BundledTarget"]
+
+_PORT_ATTEMPTS = 3
+_COUNTERS: Mapping[str, str] = {
+    "engine_prompt_tokens_total": "prompt_tokens",
+    "engine_generation_tokens_total": "generation_tokens",
+    "engine_prefix_cache_queries_total": "prefix_queries_tokens",
+    "engine_prefix_cache_hits_total": "prefix_hit_tokens",
+    "engine_num_preemptions_total": "preemptions",
+    "engine_requests_rejected_total": "rejected",
+}
+"""`engine_request_success_total` stands apart: finished_reason="abort" counts as aborted, all else as requests."""
+
+
+class BundledTarget:
+    """Serves the Hugging Face directory `model_dir` with `python -m engine serve`, one process per launch."""
+
+    name = "bundled"
+
+    def __init__(self, model_dir: Path, device: str = "cpu") -> None:
+        self.model_dir = model_dir.absolute()  # a link keeps its name: it is the name that is served
+        self.device = device
+        self._running: dict[int, ServerProcess] = {}
+
+    @cached_property
+    def knobs(self) -> KnobSpace:
+        """The engine's knob table; `device` defaults to this target's."""
+        space = {row.name: _knob(row) for row in knob_table()}
+        space["device"] = dataclasses.replace(space["device"], default=space["device"].check(self.device))
+        return KnobSpace(space)
+
+    def narrowed(self, space: KnobSpace, *, cores: int, memory_bytes: int) -> KnobSpace:
+        """`space` with no more threads than cores, and no larger KV cache than the memory left beside the weights."""
+        bounds = {"num_threads": cores}
+        if "kv_cache_tokens" in space.knobs:
+            need = self.memory(self.knobs.resolve({}))
+            default = self.knobs["kv_cache_tokens"].default
+            assert isinstance(default, int)
+            room = memory_bytes - need.total_bytes + need.kv_cache_bytes
+            bounds["kv_cache_tokens"] = max(default, int(room / (need.kv_cache_bytes / default)))
+        return KnobSpace({knob.name: _lowered(knob, bounds.get(knob.name)) for knob in space})
+
+    def launch(self, config: Config, *, log: Path, timeout_s: float = 120.0) -> Endpoint:
+        """Start the engine with `config` and wait until it answers; a port lost to another process is tried again.
+
+        Raises:
+            LaunchFailed: it crashed, was refused or wasn't ready within `timeout_s`; nothing is left running.
+        """
+        for attempt in range(1, _PORT_ATTEMPTS + 1):
+            try:
+                return self._launch_on(free_port(), config, log, timeout_s)
+            except LaunchFailed as failure:
+                if failure.kind != "port_taken" or attempt == _PORT_ATTEMPTS:
+                    raise
+        raise AssertionError("unreachable")
+
+    def identify(self, endpoint: Endpoint) -> Identity:
+        """Who answers at `endpoint`: by /server_info, by /metrics, and by the OS's own record of the process.
+
+        Raises:
+            LaunchFailed: the server has died, doesn't answer, or the three sources contradict one another.
+        """
+        with self._explained(endpoint):
+            client = ControlClient(endpoint.base_url)
+            info = client.json("/server_info")
+            labels = next((s.labels for s in _samples(client) if s.name == "engine_config_info"), None)
+        if labels is None:
+            raise ControlError(f"{endpoint.base_url}/metrics: expected engine_config_info, found no such metric")
+        pid = int(info["pid"])
+        if labels.get("model_digest") != info["model_digest"]:
+            raise ControlError(f"{endpoint.base_url}: /server_info and /metrics name different models")
+        if endpoint.pid and pid != endpoint.pid:
+            raise ControlError(f"{endpoint.base_url}: expected process {endpoint.pid} to answer, found {pid}")
+        if endpoint.pid:
+            self._require_command(endpoint)
+        return Identity(
+            model=str(info["model"]),
+            model_digest=str(info["model_digest"]),
+            config=dict(info["config"]),
+            config_digest=labels["config_hash"],
+            started_at=float(info["started_at"]),
+            process_started_at=_process_started_at(pid) if endpoint.pid else 0.0,
+            pid=pid,
+            engine=str(info["engine"]),
+        )
+
+    def counters(self, endpoint: Endpoint) -> Counters:
+        """Counters since the server's start.
+
+        Raises:
+            LaunchFailed: the server has died or doesn't answer.
+        """
+        with self._explained(endpoint):
+            samples = _samples(ControlClient(endpoint.base_url))
+        counters: dict[str, float] = {}
+        for sample in samples:
+            name = _COUNTERS.get(sample.name)
+            if sample.name == "engine_request_success_total":
+                name = "aborted" if sample.labels.get("finished_reason") == "abort" else "requests"
+            if name:
+                counters[name] = counters.get(name, 0.0) + sample.value
+        return counters
+
+    def reset_cache(self, endpoint: Endpoint) -> None:
+        """Empty the prefix cache.
+
+        Raises:
+            LaunchFailed: the server has died, doesn't answer, or requests are running.
+        """
+        with self._explained(endpoint):
+            ControlClient(endpoint.base_url).post("/reset_prefix_cache")
+
+    def postmortem(self, endpoint: Endpoint) -> LaunchFailed | None:
+        """Why the engine has died, from its exit status and the end of its log; None while it lives."""
+        process = self._running.get(endpoint.pid)
+        code = process.exit_code if process else None
+        return process.failure(code) if process and code is not None else None
+
+    def stop(self, endpoint: Endpoint, grace_s: float = 10.0) -> None:
+        """Drain for at most `grace_s`, end the process group, and see that the port is closed.
+
+        Raises:
+            ControlError: something still listens on the port, so it isn't the server that we ended.
+        """
+        process = self._running.pop(endpoint.pid, None)
+        if process is None:
+            return
+        process.stop(grace_s)
+        if port_is_open(urlsplit(endpoint.base_url).port or 0):
+            raise ControlError(f"{endpoint.base_url}: the server has ended, but something else listens on its port")
+
+    def memory(self, config: Config) -> MemoryNeed:
+        """What the engine's closed formula says of `config`; no process is started and torch isn't imported.
+
+        Raises:
+            KnobError: values that don't go together, or a model that the engine can't run.
+        """
+        try:
+            plan = plan_memory(ModelConfig.load(self.model_dir), EngineKnobs.from_values(config.values))
+        except StartRefused as refusal:
+            raise KnobError(refusal.sentence) from None
+        return MemoryNeed(
+            weights_bytes=plan.weights_bytes,
+            kv_cache_bytes=plan.kv_cache_bytes,
+            activation_bytes=plan.activation_bytes,
+            overhead_bytes=plan.overhead_bytes,
+            parts=dict(plan.parts),
+        )
+
+    def floors(self, roofline: Roofline, config: Config, prompt_tokens: int = 1) -> dict[str, float]:
+        """Latencies in ms that no server of this model on this machine can undercut, whatever the config.
+
+        Args:
+            prompt_tokens: prompt tokens that a request must have computed, so not those in the prefix cache.
+        """
+        floor = floor_ms(roofline, ModelFacts.read(self.model_dir), prompt_tokens)
+        return {"ttft_ms": floor.ttft_ms, "tpot_ms": floor.tpot_ms}
+
+    def _launch_on(self, port: int, config: Config, log: Path, timeout_s: float) -> Endpoint:
+        base_url = f"http://{LOOPBACK}:{port}"
+        process = ServerProcess(self._command(port, config), log=log, env=_environment())
+        try:
+            ready_s = process.wait_ready(base_url, timeout_s=timeout_s)
+            answering = ControlClient(base_url).json("/server_info").get("pid")
+            if answering != process.pid:
+                raise LaunchFailed("port_taken", f"process {answering} answers on port {port}", process.log_tail())
+        except ControlError as error:
+            process.stop(grace_s=0.0)
+            raise LaunchFailed("crash", f"ready, but then: {error}", process.log_tail()) from error
+        except BaseException:
+            process.stop(grace_s=0.0)
+            raise
+        self._running[process.pid] = process
+        return Endpoint(base_url, self.model_dir.name, process.pid, ready_s)
+
+    @contextmanager
+    def _explained(self, endpoint: Endpoint) -> Iterator[None]:
+        """Where no answer comes because the server has died, tell that, with its last words."""
+        try:
+            yield
+        except ControlError as error:
+            process = self._running.get(endpoint.pid)
+            if process is None or process.exit_code is None:
+                raise
+            raise process.failure(process.exit_code, "the server died: ") from error
+
+    def _command(self, port: int, config: Config) -> list[str]:
+        command = [sys.executable, "-P", "-m", "engine", "serve", str(self.model_dir)]
+        command += ["--host", LOOPBACK, "--port", str(port), "--served-model-name", self.model_dir.name]
+        for name, value in config.values.items():
+            command += _flag(self.knobs[name], value)
+        return command
+
+    def _require_command(self, endpoint: Endpoint) -> None:
+        """The OS must say that the process runs the command that we gave, on the port that we asked."""
+        try:
+            words = Path(f"/proc/{endpoint.pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            raise ControlError(f"{endpoint.base_url}: process {endpoint.pid} no longer runs") from None
+        port = str(urlsplit(endpoint.base_url).port)
+        if not {"engine", str(self.model_dir), port} <= set(words):
+            raise ControlError(f"{endpoint.base_url}: process {endpoint.pid} runs another command: {' '.join(words)}")
+
+
+def _knob(row: KnobRow) -> Knob:
+    shared = [field.name for field in dataclasses.fields(Knob) if field.name != "auto"]
+    return Knob(**{name: getattr(row, name) for name in shared}, auto=row.placeholder)
+
+
+def _lowered(knob: Knob, high: int | None) -> Knob:
+    if high is None or knob.high is None or knob.low is None or high >= knob.high:
+        return knob
+    return dataclasses.replace(knob, high=max(knob.low, high))
+
+
+def _flag(knob: Knob, value: Value) -> list[str]:
+    if knob.kind == "bool":
+        return [knob.flag if value else "--no-" + knob.flag.removeprefix("--")]
+    return [knob.flag, str(value)]
+
+
+def _environment() -> dict[str, str]:
+    """The engine is imported from where this process has it, whatever the working directory, and asks no hub."""
+    place = str(Path(engine.__path__[0]).resolve().parent)
+    return {**allowed_environment(), "PYTHONPATH": place, "PYTHONUNBUFFERED": "1", "HF_HUB_OFFLINE": "1"}
+
+
+def _samples(client: ControlClient) -> list[Sample]:
+    text = client.text("/metrics")
+    try:
+        return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    except (ValueError, KeyError) as error:
+        raise ControlError(f"{client.base_url}/metrics: expected Prometheus text, found {error}") from error
+
+
+def _process_started_at(pid: int) -> float:
+    """Unix seconds at which the OS started `pid`; proc(5): field 22 of stat, in clock ticks since boot."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    since_boot_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    uptime_s = float(Path("/proc/uptime").read_text().split()[0])
+    return time.time() - uptime_s + since_boot_s
