@@ -1,0 +1,1 @@
+"""Example deployments, shipped with the wheel."""

@@ -1,0 +1,194 @@
+"""Honest evidence, built from real data types; each test tells one lie about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tools.canonical import digest
+from tools.deployment import Deployment
+from tools.evals.agreement import GreedyOutputs
+from tools.measure import ClientHealth, Measurement, RequestRecord, materialise, sharing_bound, summarise
+from tools.targets import Config, Identity, Knob, KnobSpace
+from verifiers import Evidence, Plan, TrialEvidence
+
+DEPLOYMENT: dict[str, Any] = {
+    "name": "chat",
+    "model": "tiny",
+    "config": {"max_num_seqs": 2, "dtype": "bf16", "max_queue_len": 64},
+    "workload": {
+        "class": "chat",
+        "requests": 10,
+        "system_prompt_tokens": 40,
+        "prompt_tokens": {"min": 10, "max": 20},
+        "output_tokens": 8,
+        "arrivals": {"kind": "constant", "rate_rps": 5},
+    },
+    "slo": {"ttft_ms": {"p95": 400}},
+    "objective": {"metric": "p95_ttft_ms", "min_effect": 0.1},
+    "guardrails": [{"metric": "output_throughput", "max_regression": 0.1}],
+    "acceptance": {"trials_per_arm": 4, "alpha": 0.05},
+}
+
+SPACE = KnobSpace(
+    {
+        "max_num_seqs": Knob("max_num_seqs", "int", 32, "seats", low=1, high=512, log=True),
+        "block_size": Knob("block_size", "choice", 16, "block", choices=(8, 16, 32)),
+        "num_threads": Knob("num_threads", "int", 0, "threads", low=0, high=64, auto=0),
+        "dtype": Knob("dtype", "choice", "bf16", "dtype", choices=("bf16", "int8"), outputs="lossy"),
+        "max_queue_len": Knob("max_queue_len", "int", 64, "queue", low=1, high=1000, tunable=False),
+    }
+)
+
+
+def trial(
+    trial_id: str,
+    config: Config,
+    seed: int,
+    *,
+    ttft_s: float,
+    arm: str = "A",
+    role: str = "confirm",
+    seq: int = 10,
+    deployment: Deployment,
+) -> TrialEvidence:
+    """A trial in which every request waits `ttft_s`, then streams its tokens 10 ms apart."""
+    workload = materialise(deployment.workload, seed)
+    records = []
+    for request in workload.requests:
+        due = request.scheduled_s or 0.0
+        first = due + ttft_s * (1 + 0.01 * request.index)
+        times = tuple(first + 0.010 * i for i in range(request.max_tokens))
+        records.append(
+            RequestRecord(
+                index=request.index,
+                scheduled_s=due,
+                sent_s=due + 0.0005,
+                outcome="ok",
+                end_s=times[-1] + 0.001,
+                http_status=200,
+                first_chunk_s=first,
+                token_times_s=times,
+                token_counts=(1,) * len(times),
+                prompt_tokens=request.user_words + 50,
+                output_tokens=len(times),
+                cached_tokens=0,
+                token_source="token_ids",
+                token_ids=tuple(range(len(times))),
+                finish_reason="length",
+            )
+        )
+    started = 1_700_000_000.0 + 100 * seq + seed % 97
+    effective = {**config.values, "num_threads": 2}
+    identity = Identity(
+        model="tiny",
+        model_digest="m" * 64,
+        config=effective,
+        config_digest=digest(effective),
+        started_at=started,
+        process_started_at=started - 2,
+        pid=seq,
+        engine="autotune-engine 0.1.0",
+    )
+    generated = float(sum(r.output_tokens or 0 for r in records))
+    prompt = float(sum(r.prompt_tokens or 0 for r in records))
+    zero = {"generation_tokens": 0.0, "prefix_queries_tokens": 0.0, "prefix_hit_tokens": 0.0}
+    measurement = Measurement(
+        workload_digest=workload.digest,
+        spec_digest=workload.spec_digest,
+        seed=seed,
+        config_digest=config.digest,
+        offered=len(records),
+        started_at=started + 5,
+        window_s=max(r.end_s for r in records),
+        records=tuple(records),
+        client=ClientHealth(send_lag_p99_ms=0.5, cpu_share=0.05),
+        extras=("return_token_ids", "ignore_eos"),
+        identity_before=identity,
+        identity_after=identity,
+        counters_before=zero,
+        counters_after={
+            "generation_tokens": generated,
+            "prefix_queries_tokens": prompt,
+            "prefix_hit_tokens": prompt / 2,
+        },
+    )
+    return TrialEvidence(
+        id=trial_id,
+        seq=seq,
+        role=role,
+        arm=arm,
+        config=config,
+        seed=seed,
+        spec_digest=workload.spec_digest,
+        asked_tokens=tuple(request.max_tokens for request in workload.requests),
+        declared_sharing=sharing_bound(workload, records),
+        environment="e" * 64,
+        measurement=measurement,
+        greedy=GreedyOutputs({f"p{i}": tuple(range(i, i + 16)) for i in range(8)}),
+        summary=summarise(measurement, deployment.slo),
+    )
+
+
+def with_measurement(t: TrialEvidence, deployment: Deployment, **changes: Any) -> TrialEvidence:
+    """The trial with a changed measurement and the summary that follows from it."""
+    assert t.measurement is not None
+    measurement = replace(t.measurement, **changes)
+    return replace(t, measurement=measurement, summary=summarise(measurement, deployment.slo))
+
+
+Confirmation = Callable[..., Evidence]
+
+
+@pytest.fixture
+def deployment() -> Deployment:
+    return Deployment.model_validate(DEPLOYMENT)
+
+
+@pytest.fixture
+def confirmation(deployment: Deployment) -> Confirmation:
+    """Builds a whole confirmation; `baseline` and `candidate` are TTFTs in seconds, one a launch."""
+
+    def build(
+        baseline: tuple[float, ...] = (0.80, 0.82, 0.79, 0.81),
+        candidate: tuple[float, ...] = (0.20, 0.21, 0.19, 0.22),
+        patch: dict[str, Any] | None = None,
+    ) -> Evidence:
+        standing = SPACE.resolve(deployment.config)
+        proposed = standing.patched(patch or {"max_num_seqs": 16})
+        plan = Plan.draw("run-1", deployment, standing.digest, proposed.digest)
+        waits = {"A": iter(baseline), "B": iter(candidate)}
+        trials = tuple(
+            trial(
+                f"c{number}",
+                standing if slot.arm == "A" else proposed,
+                slot.seed,
+                ttft_s=next(waits[slot.arm]),
+                arm=slot.arm,
+                seq=20 + number,
+                deployment=deployment,
+            )
+            for number, slot in enumerate(plan.slots)
+        )
+        search = (trial("b1", standing, 7, ttft_s=0.8, role="baseline", seq=3, deployment=deployment),)
+        return Evidence(
+            deployment=deployment,
+            managed=frozenset({"max_num_seqs", "block_size", "num_threads", "dtype", "max_queue_len"}),
+            space=SPACE,
+            baseline=standing,
+            workload_spec_digest=deployment.workload.digest,
+            memory_bytes=8 << 30,
+            tpot_floor_ms=1.0,
+            candidate=proposed,
+            memory_need_bytes=1 << 30,
+            plan=plan,
+            plan_digest=plan.digest,
+            plan_seq=15,
+            trials=trials,
+            search=search,
+        )
+
+    return build

@@ -1,0 +1,288 @@
+"""One honest story and at least one lie for each verifier."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.verifiers.conftest import SPACE, Confirmation, with_measurement
+from tools.deployment import Deployment
+from tools.evals.agreement import GreedyOutputs
+from verifiers import (
+    Evidence,
+    accounting,
+    duplicate,
+    environment,
+    feasibility,
+    guardrails,
+    identity,
+    improvement,
+    judge,
+    physics,
+    planned,
+    policy,
+    quality,
+    slo,
+)
+from verifiers.gate import STAGES
+
+
+def altered(evidence: Evidence, index: int, deployment: Deployment, **changes: object) -> Evidence:
+    trials = list(evidence.trials)
+    trials[index] = with_measurement(trials[index], deployment, **changes)
+    return replace(evidence, trials=tuple(trials))
+
+
+def test_an_honest_improvement_passes_every_question(confirmation: Confirmation) -> None:
+    judgement = judge("confirm", confirmation())
+    assert [v.status for v in judgement.verdicts] == ["PASS"] * len(STAGES["confirm"])
+    assert judgement.status == "PASS" and judgement.score == pytest.approx(0.75, abs=0.05)
+
+
+# policy
+@pytest.mark.parametrize(
+    ("patch", "says"),
+    [
+        ({}, "changes nothing"),
+        ({"max_num_seq": 4}, "did you mean 'max_num_seqs'"),
+        ({"max_num_seqs": 100_000}, "expected 1 to 512"),
+        ({"max_num_seqs": "8; reboot"}, "whole number"),
+        ({"max_num_seqs": True}, "whole number"),
+        ({"dtype": "int8"}, "can change what the model says"),
+        ({"max_queue_len": 1}, "only the owner may set it"),
+    ],
+)
+def test_what_may_not_be_proposed_is_refused(confirmation: Confirmation, patch: dict, says: str) -> None:  # type: ignore[type-arg]
+    evidence = confirmation()
+    verdict = policy.verify(replace(evidence, candidate=evidence.baseline.patched(patch)))
+    assert verdict.status == "FAIL" and says in verdict.sentence
+
+
+def test_a_knob_that_the_owner_did_not_mark_is_refused(confirmation: Confirmation) -> None:
+    verdict = policy.verify(replace(confirmation(), managed=frozenset({"block_size"})))
+    assert verdict.status == "FAIL" and "managed" in verdict.sentence
+
+
+# duplicate, feasibility, environment, physics
+def test_a_config_that_was_tried_is_not_tried_again(confirmation: Confirmation) -> None:
+    evidence = confirmation()
+    assert duplicate.verify(evidence.proposing(evidence.baseline, 1, repeats=False)).status == "FAIL"
+    assert duplicate.verify(evidence.proposing(evidence.baseline, 1, repeats=True)).status == "PASS"
+    assert duplicate.verify(evidence.proposing(SPACE.resolve({"max_num_seqs": 9}), 1, repeats=False)).status == "PASS"
+
+
+def test_what_does_not_fit_into_memory_is_refused_and_the_unknown_is_no_pass(confirmation: Confirmation) -> None:
+    evidence = confirmation()
+    assert feasibility.verify(replace(evidence, memory_need_bytes=9 << 30)).status == "FAIL"
+    assert feasibility.verify(replace(evidence, memory_need_bytes=None)).status == "ERROR"
+
+
+def test_trials_from_two_machines_are_not_compared(confirmation: Confirmation) -> None:
+    evidence = confirmation()
+    moved = replace(evidence.trials[0], environment="other")
+    assert environment.verify(replace(evidence, trials=(moved, *evidence.trials[1:]))).status == "FAIL"
+
+
+def test_a_latency_below_the_roofline_is_impossible(confirmation: Confirmation) -> None:
+    assert physics.verify(replace(confirmation(), tpot_floor_ms=50.0)).status == "FAIL"
+    assert physics.verify(replace(confirmation(), tpot_floor_ms=None)).status == "ERROR"
+
+
+# identity
+def test_a_server_that_restarted_during_the_load_is_noticed(confirmation: Confirmation, deployment: Deployment) -> None:
+    evidence = confirmation()
+    after = replace(evidence.trials[0].measurement.identity_after, started_at=1.0)  # type: ignore[union-attr]
+    assert "changed while" in identity.verify(altered(evidence, 0, deployment, identity_after=after)).sentence
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"model_digest": "x"}, "another model"),
+        ({"config_digest": "x"}, "two sources"),
+        ({"process_started_at": 5.0}, "did not start"),
+    ],
+)
+def test_another_server_than_the_one_launched_is_noticed(
+    confirmation: Confirmation,
+    deployment: Deployment,
+    change: dict,
+    says: str,  # type: ignore[type-arg]
+) -> None:
+    evidence = confirmation()
+    served = replace(evidence.trials[1].measurement.identity_before, **change)  # type: ignore[union-attr]
+    told = identity.verify(altered(evidence, 1, deployment, identity_before=served, identity_after=served))
+    assert told.status == "FAIL" and says in told.sentence
+
+
+def test_a_clamped_knob_was_not_applied_but_an_automatic_one_may_resolve(
+    confirmation: Confirmation, deployment: Deployment
+) -> None:
+    evidence = confirmation()
+    assert identity.verify(evidence).status == "PASS"  # num_threads 0 (automatic) is served as 2
+    from tools.canonical import digest
+
+    served = evidence.trials[1].measurement.identity_before  # type: ignore[union-attr]
+    clamped = {**served.config, "max_num_seqs": 8}  # type: ignore[union-attr]
+    lie = replace(served, config=clamped, config_digest=digest(clamped))  # type: ignore[type-var]
+    told = identity.verify(altered(evidence, 1, deployment, identity_before=lie, identity_after=lie))
+    assert told.status == "FAIL" and "max_num_seqs=16" in told.sentence
+
+
+def test_one_launch_may_not_answer_for_two_trials(confirmation: Confirmation, deployment: Deployment) -> None:
+    evidence = confirmation()
+    first = evidence.trials[0].measurement.identity_before  # type: ignore[union-attr]
+    reused = altered(evidence, 3, deployment, identity_before=first, identity_after=first)
+    assert "fresh" in identity.verify(reused).sentence
+
+
+# accounting
+def test_a_dropped_request_is_missed(confirmation: Confirmation, deployment: Deployment) -> None:
+    evidence = confirmation()
+    short = evidence.trials[0].measurement.records[:-1]  # type: ignore[union-attr]
+    assert "unaccounted" in accounting.verify(altered(evidence, 0, deployment, records=short)).sentence
+    fewer = altered(evidence, 0, deployment, records=short, offered=9)
+    assert "the workload has 10" in accounting.verify(fewer).sentence
+
+
+def test_tokens_that_server_and_client_count_differently_are_noticed(
+    confirmation: Confirmation, deployment: Deployment
+) -> None:
+    evidence = confirmation()
+    after = {**evidence.trials[0].measurement.counters_after, "generation_tokens": 79.0}  # type: ignore[union-attr,dict-item]
+    assert "server counted 79" in accounting.verify(altered(evidence, 0, deployment, counters_after=after)).sentence
+    records = list(evidence.trials[0].measurement.records)  # type: ignore[union-attr]
+    records[0] = replace(records[0], output_tokens=99)
+    assert "usage says 99" in accounting.verify(altered(evidence, 0, deployment, records=tuple(records))).sentence
+
+
+def test_answers_cut_short_are_noticed(confirmation: Confirmation, deployment: Deployment) -> None:
+    evidence = confirmation()
+    m = evidence.trials[0].measurement
+    short = tuple(
+        replace(r, output_tokens=4, token_counts=r.token_counts[:4], token_times_s=r.token_times_s[:4])
+        for r in m.records  # type: ignore[union-attr]
+    )
+    counters = {**m.counters_after, "generation_tokens": 40.0}  # type: ignore[union-attr,dict-item]
+    told = accounting.verify(altered(evidence, 0, deployment, records=short, counters_after=counters))
+    assert told.status == "FAIL" and "asked for 8 tokens, it got 4" in told.sentence
+
+
+def test_more_prefix_hits_than_the_workload_shares_mean_a_warm_cache(
+    confirmation: Confirmation, deployment: Deployment
+) -> None:
+    evidence = confirmation()
+    counters = dict(evidence.trials[0].measurement.counters_after)  # type: ignore[union-attr,arg-type]
+    counters["prefix_hit_tokens"] = counters["prefix_queries_tokens"]
+    assert "prefix-hit" in accounting.verify(altered(evidence, 0, deployment, counters_after=counters)).sentence
+    assert "doesn't count" in accounting.verify(altered(evidence, 0, deployment, counters_after={})).sentence
+
+
+# plan
+def test_a_plan_that_was_changed_after_it_was_hashed_is_refused(confirmation: Confirmation) -> None:
+    evidence = confirmation()
+    assert evidence.plan is not None
+    swapped = replace(evidence.plan, metric="mean_tpot_ms")
+    assert planned.verify(replace(evidence, plan=swapped)).status == "FAIL"
+    assert planned.verify(replace(evidence, plan=swapped, plan_digest=swapped.digest)).status == "FAIL"
+    assert planned.verify(replace(evidence, plan=None)).status == "ERROR"
+
+
+def test_trials_left_out_reordered_or_measured_too_early_are_noticed(confirmation: Confirmation) -> None:
+    evidence = confirmation()
+    assert planned.verify(replace(evidence, trials=evidence.trials[:-2])).status == "ERROR"
+    shuffled = (evidence.trials[1], evidence.trials[0], *evidence.trials[2:])
+    assert planned.verify(replace(evidence, trials=shuffled)).status == "FAIL"
+    early = (replace(evidence.trials[0], seq=2), *evidence.trials[1:])
+    assert "before the plan" in planned.verify(replace(evidence, trials=early)).sentence
+
+
+def test_a_seed_that_the_search_saw_may_not_confirm(confirmation: Confirmation) -> None:
+    evidence = confirmation()
+    assert evidence.plan is not None
+    seen = (replace(evidence.search[0], seed=evidence.plan.slots[0].seed),)
+    assert "seed" in planned.verify(replace(evidence, search=seen)).sentence
+
+
+def test_another_workload_than_the_deployments_does_not_count(confirmation: Confirmation) -> None:
+    evidence = confirmation()
+    easier = (replace(evidence.trials[0], spec_digest="easier"), *evidence.trials[1:])
+    assert "another workload" in planned.verify(replace(evidence, trials=easier)).sentence
+
+
+# slo
+def test_a_broken_promise_fails_unless_the_baseline_breaks_it_by_more(confirmation: Confirmation) -> None:
+    assert slo.verify(confirmation()).status == "PASS"
+    improved = slo.verify(confirmation(candidate=(0.6, 0.6, 0.6, 0.6)))
+    assert improved.status == "PASS" and "still out of SLO" in improved.sentence
+    assert slo.verify(confirmation(baseline=(0.3,) * 4, candidate=(0.6,) * 4)).status == "FAIL"
+
+
+# improvement
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "status"),
+    [
+        ((0.80, 0.82, 0.79, 0.81), (0.20, 0.21, 0.19, 0.22), "PASS"),
+        ((0.80, 0.82, 0.79, 0.81), (0.78, 0.77, 0.76, 0.775), "FAIL"),  # sure, but too small to matter
+        ((0.80, 0.82, 0.79, 0.81), (0.80, 0.82, 0.79, 0.81), "FAIL"),  # no-op
+        ((0.50, 1.00, 0.60, 0.90), (0.70, 0.40, 0.95, 0.55), "INCONCLUSIVE"),  # the sample can't tell
+        ((0.20, 0.21, 0.19, 0.22), (0.80, 0.82, 0.79, 0.81), "FAIL"),  # worse
+    ],
+)
+def test_better_means_beyond_chance_and_by_enough(
+    confirmation: Confirmation, baseline: tuple[float, ...], candidate: tuple[float, ...], status: str
+) -> None:
+    assert improvement.verify(confirmation(baseline, candidate)).status == status
+
+
+def test_a_metric_that_one_launch_lacks_is_an_error(confirmation: Confirmation) -> None:
+    evidence = confirmation()
+    blank = (replace(evidence.trials[0], summary={}), *evidence.trials[1:])
+    assert improvement.verify(replace(evidence, trials=blank)).status == "ERROR"
+    assert improvement.verify(replace(evidence, trials=())).status == "ERROR"
+
+
+# guardrails
+def test_failed_requests_and_a_worse_guardrail_are_refused(confirmation: Confirmation, deployment: Deployment) -> None:
+    evidence = confirmation()
+    assert guardrails.verify(evidence).status == "PASS"
+    records = list(evidence.trials[1].measurement.records)  # type: ignore[union-attr]
+    records[0] = replace(records[0], outcome="failed", error="http_503")
+    assert "failed" in guardrails.verify(altered(evidence, 1, deployment, records=tuple(records))).sentence
+    slower = [
+        with_measurement(t, deployment, window_s=2 * t.measurement.window_s) if t.arm == "B" and t.measurement else t
+        for t in evidence.trials
+    ]
+    assert "output_throughput" in guardrails.verify(replace(evidence, trials=tuple(slower))).sentence
+
+
+# quality
+def test_other_greedy_tokens_are_a_loss_but_the_baselines_own_flips_are_not(confirmation: Confirmation) -> None:
+    evidence = confirmation()
+    other = GreedyOutputs({f"p{i}": (999,) * 16 for i in range(8)})
+    lossy = [replace(t, greedy=other) if t.arm == "B" else t for t in evidence.trials]
+    assert quality.verify(replace(evidence, trials=tuple(lossy))).status == "FAIL"
+
+    def flipped(index: int) -> GreedyOutputs:
+        return GreedyOutputs(
+            {f"p{i}": (i, 999, *range(14)) if i == index else tuple(range(i, i + 16)) for i in range(8)}
+        )
+
+    wobbling = [replace(t, greedy=flipped(n)) for n, t in enumerate(evidence.trials)]
+    assert quality.verify(replace(evidence, trials=tuple(wobbling))).status == "PASS"
+    missing = (replace(evidence.trials[0], greedy=None), *evidence.trials[1:])
+    assert quality.verify(replace(evidence, trials=missing)).status == "ERROR"
+
+
+# the gate
+def test_the_gate_stops_at_the_first_fail_and_scores_it_zero(confirmation: Confirmation) -> None:
+    evidence = confirmation()
+    judgement = judge("confirm", replace(evidence, managed=frozenset()))
+    assert [v.rule for v in judgement.verdicts] == [policy.RULE]
+    assert (judgement.status, judgement.score) == ("FAIL", 0.0)
+
+
+def test_missing_evidence_is_never_a_pass(confirmation: Confirmation) -> None:
+    for stage, questions in STAGES.items():
+        judgement = judge(stage, replace(confirmation(), trials=(), search=(), plan=None, candidate=None))
+        assert judgement.status != "PASS", stage
+        assert questions

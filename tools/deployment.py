@@ -1,0 +1,144 @@
+"""Deployment: the YAML file a user owns. Everything autotune may assume about a deployment stands in it."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from tools.canonical import digest
+from tools.errors import UserError
+from tools.manifests.yaml_file import YamlFile
+from tools.measure.slo import Slo
+from tools.measure.summary import METRICS, lower_is_better
+from tools.measure.workload import WorkloadSpec
+from tools.targets.knobs import Value
+
+__all__ = ["Acceptance", "Deployment", "DeploymentFile", "Guardrail", "Objective", "load_deployment"]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _known_metric(name: str) -> str:
+    if name in METRICS:
+        return name
+    near = difflib.get_close_matches(name, METRICS, n=2)
+    raise ValueError(f"unknown metric {name!r}" + (f"; did you mean {' or '.join(near)}?" if near else ""))
+
+
+class Objective(_Strict):
+    """What better means: one metric, declared before anything is measured."""
+
+    metric: str = "p95_ttft_ms"
+    min_effect: float = Field(default=0.05, gt=0, lt=1)
+    "Least relative improvement worth a commit; 0.05 is 5 %."
+
+    _metric = field_validator("metric")(_known_metric)
+
+    @property
+    def lower_is_better(self) -> bool:
+        return lower_is_better(self.metric)
+
+
+class Guardrail(_Strict):
+    """A metric that may not get worse by more than a stated share."""
+
+    metric: str
+    max_regression: float = Field(ge=0, lt=10)
+    "Largest relative worsening that is still accepted; 0.1 is 10 %."
+
+    _metric = field_validator("metric")(_known_metric)
+
+
+class Acceptance(_Strict):
+    """The confirmation's design: launches per arm in whole ABBA blocks, and the level of the exact rank test."""
+
+    trials_per_arm: int = Field(default=6, ge=4, le=20, multiple_of=2)
+    alpha: float = Field(default=0.01, gt=0, lt=0.5)
+
+
+class Deployment(_Strict):
+    """One served model and the promise made about it."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
+    model: str
+    "A name for `autotune models pull`, or a Hugging Face directory."
+    target: Literal["bundled"] = "bundled"
+    device: Literal["cpu", "cuda"] = "cpu"
+    config: dict[str, Value]
+    "Knob values. Only those whose line is marked `# autotune: managed` may ever be changed by a commit."
+    workload: WorkloadSpec
+    slo: Slo = Slo()
+    objective: Objective = Objective()
+    guardrails: tuple[Guardrail, ...] = ()
+    quality: Literal["lossless"] = "lossless"
+    acceptance: Acceptance = Acceptance()
+    playbook: str = "interactive-latency"
+    ready_timeout_s: float = Field(default=120.0, gt=0)
+
+    @property
+    def digest(self) -> str:
+        """sha256 of the whole promise; changes when anything in the file does."""
+        return digest(self.model_dump(mode="json"))
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentFile:
+    """A deployment and the file it stands in."""
+
+    path: Path
+    deployment: Deployment
+    managed: frozenset[str]
+    "Names of the knobs under `config:` that a commit may change."
+
+
+def load_deployment(path: Path) -> DeploymentFile:
+    """Read, check and return the deployment at `path`.
+
+    Raises:
+        UserError: no such file, not YAML, a duplicate or unknown key, a wrong type; the message names the place.
+    """
+    file = YamlFile.read(path)
+    try:
+        deployment = Deployment.model_validate(file.data)
+    except ValidationError as error:
+        raise UserError(_explain(path, error)) from None
+    managed = frozenset(key[1] for key in file.managed if len(key) == 2 and key[0] == "config")
+    foreign = sorted(".".join(key) for key in file.managed if not (len(key) == 2 and key[0] == "config"))
+    if foreign:
+        raise UserError(
+            f"{path}: only knobs under config: can be managed, found the mark on {', '.join(foreign)}; "
+            "remove `# autotune: managed` there"
+        )
+    return DeploymentFile(path.resolve(), deployment, managed)
+
+
+def _explain(path: Path, error: ValidationError) -> str:
+    lines = [f"{path}: not a valid deployment"]
+    for problem in error.errors():
+        place = ".".join(str(part) for part in problem["loc"]) or "(top level)"
+        lines.append(f"  {place}: {_sentence(problem)}")
+    return "\n".join(lines)
+
+
+def _sentence(problem: Any) -> str:
+    if problem["type"] == "extra_forbidden":
+        key = str(problem["loc"][-1])
+        near = difflib.get_close_matches(key, _all_field_names(Deployment), n=1)
+        return f"unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else "; remove it")
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    found = problem.get("input")
+    return message if problem["type"] == "missing" else f"{message}; found {found!r}"
+
+
+def _all_field_names(model: type[BaseModel]) -> list[str]:
+    names = list(model.model_fields)
+    for field in model.model_fields.values():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            names += _all_field_names(field.annotation)
+    return names

@@ -1,0 +1,16 @@
+"""Has this very config been tried in this run already?"""
+
+from __future__ import annotations
+
+from verifiers.evidence import Evidence
+from verifiers.verdict import Verdict, failed, passed
+
+RULE = "duplicate.config"
+
+
+def verify(evidence: Evidence) -> Verdict:
+    """A second trial of one config teaches the search nothing; re-measuring is an action of its own."""
+    for trial in evidence.trials:
+        if trial.config == evidence.candidate:
+            return failed(RULE, f"this config was tried already in trial {trial.id}", trial)
+    return passed(RULE, "this config is new in this run")
