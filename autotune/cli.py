@@ -1,0 +1,246 @@
+"""The command line: parse, one call, one exit. Anything longer belongs to a room."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from autotune import __version__
+from tools.errors import UserError
+
+if TYPE_CHECKING:
+    from autotune.harness import Budget, Options, Outcome
+
+# The keys of these are not ours to use: run state must not leave the machine because a variable happens to be set.
+for _name in ("LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2", "LANGSMITH_API_KEY", "LANGCHAIN_API_KEY"):
+    os.environ.pop(_name, None)
+os.environ["LANGGRAPH_STRICT_MSGPACK"] = "true"
+
+app = typer.Typer(
+    name="autotune",
+    help="Agents propose, the harness measures, verifiers decide. Only what was verified is committed.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+models = typer.Typer(help="Models on this machine.", no_args_is_help=True)
+app.add_typer(models, name="models")
+
+DeploymentArg = Annotated[Path, typer.Argument(metavar="DEPLOYMENT", help="A deployment.yaml inside a git repository.")]
+RunArg = Annotated[str, typer.Argument(metavar="[RUN]", help="A run's id or folder; the latest by default.")]
+Runs = Annotated[Path, typer.Option("--runs", help="Folder of the runs.", envvar="AUTOTUNE_RUNS")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+BudgetText = Annotated[str, typer.Option("--budget", help="Wall clock for the whole run: 90s, 15m, 1.5h.")]
+Trials = Annotated[int, typer.Option("--trials", min=0, help="Most exploration trials.")]
+Tokens = Annotated[int, typer.Option("--llm-tokens", min=0, help="Most LLM tokens.")]
+
+
+def main() -> None:
+    """Run the command line; a UserError becomes its sentence and its exit code."""
+    try:
+        app()
+    except UserError as error:
+        if "--json" in sys.argv:
+            print(json.dumps({"error": str(error), "exit_code": error.exit_code}))
+        sys.stderr.write(f"autotune: {error}\n")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.stderr.write("autotune: interrupted; everything that was started is stopped\n")
+        sys.exit(130)
+
+
+@app.callback(invoke_without_command=True)
+def root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        print(f"autotune {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def tune(
+    deployment: DeploymentArg,
+    budget: BudgetText = "15m",
+    trials: Trials = 12,
+    proposer: Annotated[str, typer.Option(help="expert (rules, no LLM) or llm.")] = "expert",
+    llm_url: Annotated[str | None, typer.Option(help="OpenAI-compatible endpoint of the llm proposer.")] = None,
+    llm_model: Annotated[str | None, typer.Option(help="Its model.")] = None,
+    llm_key_env: Annotated[str | None, typer.Option(help="Variable that holds its key, where it needs one.")] = None,
+    llm_tokens: Tokens = 200_000,
+    commit: Annotated[bool, typer.Option(help="Commit what passes, on a branch of its own.")] = True,
+    runs: Runs = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Find, prove and commit a better configuration for DEPLOYMENT."""
+    options = _options(budget, trials, llm_tokens, proposer, llm_url, llm_model, llm_key_env, commit)
+    _leave(_tune(deployment, runs, options), as_json)
+
+
+@app.command()
+def resume(
+    run: RunArg = "latest",
+    budget: Annotated[str | None, typer.Option(help="A larger wall clock for the whole run.")] = None,
+    trials: Annotated[int | None, typer.Option(min=0, help="A larger number of trials.")] = None,
+    runs: Runs = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Go on with a run where it was left."""
+    from autotune import harness
+    from autotune.console import run_progress
+    from autotune.harness.resumed import widened
+    from autotune.report import write
+
+    folder = harness.RunDir.open(runs, run)
+    with run_progress() as progress:
+        outcome = harness.resume(folder, progress, widened(folder, budget, trials))
+        write(outcome.run)
+    _leave(outcome, as_json)
+
+
+@app.command()
+def demo(
+    directory: Annotated[Path, typer.Option("--dir", help="Where the throwaway repository goes.")] = Path("demo"),
+    budget: BudgetText = "14m",
+    trials: Trials = 10,
+    as_json: Json = False,
+) -> None:
+    """Tune a poorly configured SmolLM2-135M on this machine's CPU, in a throwaway git repository."""
+    from autotune.console import err
+    from autotune.demo import make_demo
+
+    deployment = make_demo(directory)
+    err.print(f"demo repository: {directory}; the deployment that will be tuned: {deployment}")
+    options = _options(budget, trials, 0, "expert", None, None, None, commit=True)
+    _leave(_tune(deployment, directory / "runs", options), as_json)
+
+
+@app.command()
+def bench(
+    target: Annotated[str, typer.Argument(help="A deployment.yaml, or the URL of a running OpenAI-compatible server.")],
+    model: Annotated[str | None, typer.Option(help="Model to ask for; the only one served by default.")] = None,
+    workload: Annotated[Path | None, typer.Option(help="YAML file with a workload: (and slo:) section.")] = None,
+    requests: Annotated[int, typer.Option(min=1)] = 64,
+    rate: Annotated[float | None, typer.Option(help="Poisson arrivals, requests per second.")] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="Closed loop with that many users.")] = None,
+    burst: Annotated[bool, typer.Option("--burst", help="All at once.")] = False,
+    input_tokens: Annotated[int, typer.Option("--input", min=9, help="Prompt length, about; in words.")] = 256,
+    output_tokens: Annotated[int, typer.Option("--output", min=1, help="Tokens to generate.")] = 128,
+    shared_prefix: Annotated[int, typer.Option(min=0, help="Length of a system prompt that all share.")] = 0,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the requests.")] = None,
+    key_env: Annotated[str | None, typer.Option(help="Variable that holds the server's API key.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the raw measurement as JSON.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure a deployment, or any running server, once."""
+    from autotune.bench_command import arrivals_of, run_bench
+
+    arrivals = arrivals_of(rate, concurrency, burst)
+    lengths = {"prompt_tokens": input_tokens, "output_tokens": output_tokens, "system_prompt_tokens": shared_prefix}
+    run_bench(
+        target, model, workload, {"requests": requests, "arrivals": arrivals, **lengths}, seed, key_env, out, as_json
+    )
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def serve(context: typer.Context, model: Annotated[str, typer.Argument(help="A model's name or its folder.")]) -> None:
+    """Serve MODEL with the bundled engine; further flags are the engine's own (see `python -m engine serve --help`)."""
+    from tools.models import pull
+
+    arguments = [sys.executable, "-m", "engine", "serve", str(pull(model)), *context.args]
+    if not any(a == "--served-model-name" or a.startswith("--served-model-name=") for a in context.args):
+        arguments += ["--served-model-name", Path(model).name]
+    os.execv(sys.executable, arguments)
+
+
+@app.command()
+def report(run: RunArg = "latest", runs: Runs = Path("runs"), as_json: Json = False) -> None:
+    """Write and show the report of a run: Markdown on stdout, and one HTML page beside it."""
+    from autotune.console import err
+    from autotune.harness import RunDir
+    from autotune.report import write
+
+    written = write(RunDir.open(runs, run))
+    print((written.json if as_json else written.markdown).read_text(), end="")
+    err.print(f"page: {written.html}")
+
+
+@app.command()
+def verify(run: RunArg = "latest", runs: Runs = Path("runs"), as_json: Json = False) -> None:
+    """Check a run's record and derive its verdicts anew from the raw records. Exit 2 where something doesn't hold."""
+    from autotune.harness import RunDir
+    from autotune.verify import verify_run
+
+    found = verify_run(RunDir.open(runs, run))
+    if as_json:
+        print(json.dumps(found.to_json()))
+    else:
+        for problem in found.problems:
+            print(f"problem: {problem}")
+        for note in found.notes:
+            print(f"note: {note}")
+        holds = "the record holds" if found.holds else "the record doesn't hold"
+        print(f"{found.run}: {holds}; verdict {found.verdict}, {'anchored' if found.anchored else 'unanchored'}")
+    raise typer.Exit(0 if found.holds else 2)
+
+
+@models.command("pull")
+def models_pull(
+    name: Annotated[str, typer.Argument(help="smollm2-135m, a hub id, or a folder.")], as_json: Json = False
+) -> None:
+    """Fetch a model, check it, and make a Hugging Face directory of it; prints where."""
+    from autotune.console import err
+    from tools.models import pull
+
+    path = pull(name, progress=lambda text: err.print(text))
+    print(json.dumps({"model": name, "path": str(path)}) if as_json else path)
+
+
+def _options(
+    budget: str,
+    trials: int,
+    llm_tokens: int,
+    proposer: str,
+    llm_url: str | None,
+    llm_model: str | None,
+    llm_key_env: str | None,
+    commit: bool,
+) -> Options:
+    from autotune.harness import Budget, Options, parse_duration
+    from autotune.harness.prepare import LlmOptions
+
+    limits: Budget = Budget(wall_s=parse_duration(budget), trials=trials, llm_tokens=llm_tokens)
+    if proposer == "expert":
+        return Options(budget=limits, commit=commit)
+    if proposer != "llm":
+        raise UserError(f"--proposer: expected expert or llm, found {proposer!r}")
+    if not llm_url or not llm_model:
+        raise UserError("--proposer llm: expected an endpoint, found none; give --llm-url and --llm-model")
+    return Options("llm", LlmOptions(llm_url, llm_model, llm_key_env), limits, commit)
+
+
+def _tune(deployment: Path, runs: Path, options: Options) -> Outcome:
+    from autotune.console import run_progress
+    from autotune.harness import start
+    from autotune.report import write
+
+    with run_progress() as progress:
+        outcome = start(deployment, runs, options, progress)
+        write(outcome.run)
+    return outcome
+
+
+def _leave(outcome: Outcome, as_json: bool) -> NoReturn:
+    """Print how a run ended and exit with its code."""
+    from autotune.report import read_facts
+    from autotune.summary_table import show
+
+    if as_json:
+        facts: dict[str, Any] = read_facts(outcome.run).to_json()
+        print(json.dumps({**facts, "sentence": outcome.sentence, "exit_code": outcome.exit_code}))
+    else:
+        show(outcome)
+    raise typer.Exit(outcome.exit_code)

@@ -1,0 +1,88 @@
+"""Budget: hard limits of a run, counted from its ledger so that a resumed run can't spend twice."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from agents.proposer import Usage
+from autotune.harness.killswitch import Stopped
+from tools.errors import UserError
+from tools.ledger import Entry, Ledger
+
+__all__ = ["Budget", "Spent", "parse_duration"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a run has used so far."""
+
+    wall_s: float
+    "Seconds that sessions of the run were alive; a pause between sessions doesn't count."
+    trials: int
+    requests: int
+    llm_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Hard stops held by the harness. `trials` bounds exploration; the confirmation's launches are planned apart."""
+
+    wall_s: float = 900.0
+    trials: int = 12
+    requests: int = 100_000
+    llm_tokens: int = 200_000
+
+    def check(self, ledger: Ledger) -> None:
+        """
+        Raises:
+            Stopped: a limit that ends the whole run is reached.
+        """
+        spent = self.spent(ledger)
+        for name, used, limit in (
+            ("wall clock seconds", spent.wall_s, self.wall_s),
+            ("requests", spent.requests, self.requests),
+        ):
+            if used >= limit:
+                raise Stopped(
+                    f"budget: {used:.0f} of {limit:.0f} {name} are spent; resume with a larger budget to go on"
+                )
+
+    def spent(self, entries: Iterable[Entry]) -> Spent:
+        """What the entries of a ledger add up to, the session that is alive included."""
+        wall_s, trials, requests, tokens = 0.0, 0, 0, 0
+        start = last = None
+        for entry in entries:
+            if entry.kind == "session":
+                wall_s += (last - start) if start is not None and last is not None else 0.0
+                start = entry.time
+            last = entry.time
+            if entry.kind == "trial":
+                trials += entry.data["role"] == "search"
+                requests += entry.data["requests"]
+            elif entry.kind == "action":
+                tokens += Usage.from_json(entry.data.get("usage", {})).total_tokens
+        if start is not None:
+            wall_s += max(0.0, time.time() - start)
+        return Spent(wall_s, trials, requests, tokens)
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of `90s`, `15m` or `1.5h`.
+
+    Raises:
+        UserError: anything else.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)", text.strip())
+    if match is None or float(match[1]) == 0:
+        raise UserError(f"expected a duration like 90s, 15m or 1.5h, found {text!r}")
+    return float(match[1]) * _UNITS[match[2]]

@@ -1,0 +1,51 @@
+"""The graph of the main job: what follows what. What each step does stands in `autotune.harness.nodes`."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+
+from autotune.harness.context import Context
+from autotune.harness.nodes.confirm import confirm, plan, verdict
+from autotune.harness.nodes.explore import decide, judge_trial, preflight, trial
+from autotune.harness.nodes.publish import finish, publish
+from autotune.harness.nodes.survey import baseline, calibrate, survey_budget
+from autotune.harness.state import State
+
+__all__ = ["RECURSION_LIMIT", "compiled"]
+
+RECURSION_LIMIT = 600
+"Supersteps of one run; the turn limit and the budgets end it long before."
+
+_NODES = (
+    calibrate,
+    baseline,
+    survey_budget,
+    decide,
+    preflight,
+    trial,
+    judge_trial,
+    plan,
+    confirm,
+    verdict,
+    publish,
+    finish,
+)
+
+
+@contextmanager
+def compiled(checkpoints: Path) -> Iterator[CompiledStateGraph[State, Context, Any, Any]]:
+    """The graph with its SQLite checkpointer. Each superstep is durable before the next begins."""
+    graph: StateGraph[State, Context, Any, Any] = StateGraph(State, context_schema=Context)
+    for node in _NODES:
+        graph.add_node(node.__name__, node)
+    graph.add_edge(START, "calibrate")
+    with closing(sqlite3.connect(checkpoints, check_same_thread=False)) as connection:
+        yield graph.compile(checkpointer=SqliteSaver(connection))

@@ -1,0 +1,193 @@
+"""History: the exploration so far, read from the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from tools.deployment import Deployment
+from tools.ledger import Entry
+from tools.measure.summary import lower_is_better
+from tools.proposal import Proposal
+from tools.targets.knobs import Config, Value
+
+__all__ = ["History", "Refused", "Tried"]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One exploration trial with the judgement on it."""
+
+    id: str
+    seq: int
+    "Place in the ledger."
+    role: str
+    "baseline | search"
+    source: str
+    patch: Mapping[str, Value]
+    config: Config
+    seed: int
+    summary: Mapping[str, float]
+    failure: Mapping[str, Any] | None
+    hypothesis: str
+    refusal: str
+    "Sentence of the verdict that refused it; empty if none did."
+    slo_misses: tuple[str, ...]
+    guardrail_misses: tuple[str, ...]
+
+    @property
+    def valid(self) -> bool:
+        """Measured, and not refused by a verifier."""
+        return self.failure is None and not self.refusal
+
+    @property
+    def outcome(self) -> str:
+        return "refused" if self.refusal else self.failure["kind"] if self.failure else "ok"
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A proposal that was refused before a launch."""
+
+    seq: int
+    proposal: Proposal
+    reason: str
+
+
+@dataclass(frozen=True)
+class History:
+    """All exploration trials, in order."""
+
+    tried: tuple[Tried, ...]
+    refused: tuple[Refused, ...]
+    "In order too."
+    deployment: Deployment
+    trial_seconds: float
+    "Mean wall-clock seconds of a trial so far, launch included."
+
+    @classmethod
+    def read(cls, entries: Iterable[Entry], baseline: Config) -> History:
+        deployment: Deployment | None = None
+        judged: dict[str, Entry] = {}
+        trials: list[Entry] = []
+        refused: list[Refused] = []
+        seconds: list[float] = []
+        for entry in entries:
+            if entry.kind == "run.started":
+                deployment = Deployment.model_validate(entry.data["deployment"])
+            elif entry.kind == "judgement":
+                judged[entry.data["trial"]] = entry
+            elif entry.kind == "preflight" and entry.data["status"] != "PASS":
+                reason = next(v["sentence"] for v in entry.data["verdicts"] if v["status"] != "PASS")
+                refused.append(Refused(entry.seq, Proposal.from_json(entry.data["proposal"]), reason))
+            elif entry.kind == "trial":
+                seconds.append(entry.data["wall_s"])
+                if entry.data["role"] != "confirm":
+                    trials.append(entry)
+        if deployment is None:
+            raise ValueError("the ledger doesn't start with run.started")
+        first = [t.data["summary"] for t in trials if t.data["role"] == "baseline"]
+        tried = tuple(_tried(t, judged.get(t.data["id"]), deployment, first) for t in trials)
+        return cls(tried, tuple(refused), deployment, fmean(seconds) if seconds else 0.0)
+
+    @property
+    def baselines(self) -> tuple[Tried, ...]:
+        return tuple(t for t in self.tried if t.role == "baseline" and t.valid)
+
+    @property
+    def candidates(self) -> tuple[Tried, ...]:
+        return tuple(t for t in self.tried if t.role == "search")
+
+    def objective(self, trial: Tried) -> float | None:
+        """The trial's objective in the metric's own unit; None if it wasn't measured."""
+        return trial.summary.get(self.deployment.objective.metric) if trial.valid else None
+
+    @property
+    def baseline_objective(self) -> float | None:
+        values = [v for t in self.baselines if (v := self.objective(t)) is not None]
+        return fmean(values) if values else None
+
+    @property
+    def noise(self) -> float | None:
+        """Relative spread of the objective over the baseline's launches, (max - min) / mean; None below two."""
+        values = [v for t in self.baselines if (v := self.objective(t)) is not None]
+        if len(values) < 2 or fmean(values) == 0:
+            return None
+        return (max(values) - min(values)) / fmean(values)
+
+    @property
+    def incumbent(self) -> Tried | None:
+        """The best candidate that was measured and not refused: fewest broken promises first, then the objective."""
+        ranked = [t for t in self.candidates if self.objective(t) is not None]
+        sign = 1 if self.deployment.objective.lower_is_better else -1
+        return min(
+            ranked,
+            key=lambda t: (len(t.guardrail_misses), len(t.slo_misses), sign * (self.objective(t) or 0.0)),
+            default=None,
+        )
+
+    def gain(self, trial: Tried) -> float | None:
+        """Relative improvement of the objective over the baseline's mean; negative if worse."""
+        value, base = self.objective(trial), self.baseline_objective
+        if value is None or not base:
+            return None
+        ratio = value / base
+        return 1 - ratio if self.deployment.objective.lower_is_better else ratio - 1
+
+    def violations(self, trial: Tried) -> dict[str, float]:
+        """How far each promise is missed, relative to its bound: (value - bound) / bound; zero or less is kept."""
+        bounds = self.deployment.slo.bounds()
+        return {m: (trial.summary[m] - bound) / bound for m, bound in bounds.items() if m in trial.summary}
+
+    @property
+    def worth_confirming(self) -> Tried | None:
+        """The incumbent, if it promises more than the least effect and than the noise, or mends a broken promise."""
+        best = self.incumbent
+        if best is None or best.guardrail_misses:
+            return None
+        base_misses = min((len(t.slo_misses) for t in self.baselines), default=0)
+        gain = self.gain(best)
+        needed = max(self.deployment.objective.min_effect, self.noise or 0.0)
+        if gain is None or gain < needed or len(best.slo_misses) > base_misses:
+            return None
+        return best
+
+
+def _tried(entry: Entry, judged: Entry | None, deployment: Deployment, baselines: list[dict[str, float]]) -> Tried:
+    data = entry.data
+    summary: dict[str, float] = data["summary"]
+    verdicts = judged.data["verdicts"] if judged else []
+    refusal = next((v["sentence"] for v in verdicts if v["status"] != "PASS"), "")
+    proposal = data["proposal"]
+    return Tried(
+        id=data["id"],
+        seq=entry.seq,
+        role=data["role"],
+        source=proposal["source"],
+        patch=proposal["patch"],
+        config=Config(data["config"]),
+        seed=data["seed"],
+        summary=summary,
+        failure=data["failure"],
+        hypothesis=proposal["hypothesis"],
+        refusal=refusal,
+        slo_misses=tuple(m for m, bound in deployment.slo.bounds().items() if summary.get(m, float("inf")) > bound),
+        guardrail_misses=_guardrail_misses(summary, deployment, baselines) if data["role"] == "search" else (),
+    )
+
+
+def _guardrail_misses(
+    summary: Mapping[str, float], deployment: Deployment, baselines: list[dict[str, float]]
+) -> tuple[str, ...]:
+    misses = []
+    for rail in deployment.guardrails:
+        base = [b[rail.metric] for b in baselines if rail.metric in b]
+        if not base or rail.metric not in summary:
+            continue
+        ratio = summary[rail.metric] / fmean(base) if fmean(base) else 1.0
+        worse = ratio - 1 if lower_is_better(rail.metric) else (1 / ratio if ratio else float("inf")) - 1
+        if worse > rail.max_regression:
+            misses.append(rail.metric)
+    return tuple(misses)

@@ -1,0 +1,160 @@
+"""The loop: decide, preflight, trial, judge."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from langgraph.runtime import Runtime
+from langgraph.types import Command
+
+from agents.actions import Action, Finish, Inspect, Measure, Propose, Search, parse_action
+from agents.proposer import ProposerFailed, Usage
+from autotune.harness.ask import ask_search
+from autotune.harness.context import Context
+from autotune.harness.estimate import seconds_left, trials_affordable
+from autotune.harness.state import State, update
+from autotune.harness.trials import carry_out
+from autotune.harness.view import view_of
+from tools.proposal import Proposal, Source
+from tools.targets.knobs import KnobError
+from verifiers import gather, judge
+
+__all__ = ["decide", "judge_trial", "preflight", "trial"]
+
+MAX_TURNS = 60
+"Most decisions of a run: a proposer that only looks, or only repeats itself, ends here."
+
+
+def decide(state: State, runtime: Runtime[Context]) -> Command[Literal["decide", "preflight", "plan"]]:
+    """Ask the proposer for one typed action, unless the search still has trials to spend or the budget is spent."""
+    context = runtime.context
+    turn = state.turn + 1
+    if trials_affordable(context) == 0 or turn > MAX_TURNS:
+        context.progress.note("exploration ends: its budget is spent")
+        return Command(goto="plan")
+    if state.queued:
+        return _search_turn(context, turn, state.queued)
+    recorded = context.effects.once(f"action:{turn}", "action", lambda: _ask_proposer(context), spends=True)
+    action = parse_action(recorded["action"])
+    if isinstance(action, Finish):
+        context.progress.note(f"exploration ends: {action.reason}")
+        return Command(goto="plan")
+    if isinstance(action, Search):
+        return Command(goto="decide", update=update(turn=turn, queued=action.trials))
+    if isinstance(action, Inspect):
+        return Command(goto="decide", update=update(turn=turn))
+    return Command(goto="preflight", update=update(turn=turn))
+
+
+def _search_turn(context: Context, turn: int, queued: int) -> Command[Literal["decide", "preflight", "plan"]]:
+    recorded = context.effects.once(f"action:{turn}", "action", lambda: _ask_search(context))
+    if recorded["action"]["kind"] == "finish":
+        context.progress.note("exploration ends: every config of the space was tried")
+        return Command(goto="plan")
+    return Command(goto="preflight", update=update(turn=turn, queued=queued - 1))
+
+
+def _ask_proposer(context: Context) -> dict[str, Any]:
+    if any(entry.kind == "action" and entry.data.get("proposer_failed") for entry in context.ledger):
+        return _record(Search(trials=1, why="the proposer is out; the search goes on without it"))
+    spent, allowed = context.effects.budget.spent(context.ledger).llm_tokens, context.effects.budget.llm_tokens
+    if context.proposer.name == "llm" and spent >= allowed:
+        return _without_proposer(context, f"{spent} of {allowed} LLM tokens are spent", Usage())
+    try:
+        turn = context.proposer.turn(view_of(context))
+    except ProposerFailed as failed:
+        return _without_proposer(context, str(failed), failed.usage)
+    return {**_record(turn.action), "usage": turn.usage.to_json(), "transcript": list(turn.transcript)}
+
+
+def _without_proposer(context: Context, why: str, usage: Usage) -> dict[str, Any]:
+    context.progress.note(f"the search goes on without the proposer: {why}")
+    fallback = Search(trials=1, why="the proposer is out; the search goes on without it")
+    return {**_record(fallback), "proposer_failed": why, "usage": usage.to_json()}
+
+
+def _ask_search(context: Context) -> dict[str, Any]:
+    patch = ask_search(context)
+    if patch is None:
+        return _record(Finish(reason="every config of the space was tried"))
+    return {**_record(Propose(patch=patch, hypothesis="search")), "by_search": True}
+
+
+def _record(action: Action) -> dict[str, Any]:
+    return {"action": action.model_dump(mode="json")}
+
+
+def _proposal(context: Context, turn: int) -> tuple[Proposal, bool]:
+    """The proposal that the decision of `turn` made, and whether it repeats a config on purpose."""
+    entry = context.ledger.find(f"action:{turn}")
+    assert entry is not None
+    action = parse_action(entry.data["action"])
+    if isinstance(action, Measure):
+        tried = next((t for t in context.history.tried if t.id == action.trial), None)
+        if tried is None:
+            return Proposal({}, f"measure {action.trial}, which doesn't exist", "llm"), True
+        return Proposal(tried.patch, f"measure {action.trial} again", "search"), True
+    assert isinstance(action, Propose)
+    asked: Source = "llm" if context.proposer.name == "llm" else "playbook"
+    source: Source = "search" if entry.data.get("by_search") else asked
+    return Proposal(action.patch, action.hypothesis, source), False
+
+
+def preflight(state: State, runtime: Runtime[Context]) -> Command[Literal["decide", "trial"]]:
+    """Cheap questions before a launch is spent: policy, duplicates, memory."""
+    context = runtime.context
+    verdict = context.effects.once(
+        f"preflight:{state.turn}", "preflight", lambda: _preflight(context, *_proposal(context, state.turn))
+    )
+    if verdict["status"] == "PASS":
+        return Command(goto="trial")
+    refusal = next(v for v in verdict["verdicts"] if v["status"] != "PASS")
+    context.progress.note(f"refused before a launch: {refusal['sentence']}")
+    return Command(goto="decide")
+
+
+def _preflight(context: Context, proposal: Proposal, repeats: bool) -> dict[str, Any]:
+    evidence = gather(context.ledger)
+    candidate, need, unfit = context.baseline.patched(proposal.patch), None, ""
+    try:
+        need = context.target.memory(candidate).total_bytes
+    except KnobError as refusal:
+        unfit = str(refusal)
+    judgement = judge("preflight", evidence.proposing(candidate, need, unfit=unfit, repeats=repeats))
+    return {"proposal": proposal.to_json(), **judgement.to_json()}
+
+
+def trial(state: State, runtime: Runtime[Context]) -> Command[Literal["judge_trial"]]:
+    """Launch and measure what passed the preflight."""
+    context = runtime.context
+    proposal, _ = _proposal(context, state.turn)
+    told = ", ".join(f"{name}={value}" for name, value in proposal.patch.items()) or "the baseline again"
+    context.progress.phase("explore", told, seconds_left(context))
+    config = context.baseline.patched(proposal.patch)
+    carry_out(context, f"t{state.turn}", "search", "B", proposal, config, context.search_seed)
+    return Command(goto="judge_trial")
+
+
+def judge_trial(state: State, runtime: Runtime[Context]) -> Command[Literal["decide"]]:
+    """Ask whether the trial may be believed; only then can it become the incumbent."""
+    context = runtime.context
+    trial_id = f"t{state.turn}"
+    context.effects.once(f"judge:{trial_id}", "judgement", lambda: _judge_trial(context, trial_id))
+    tried = next(t for t in context.history.tried if t.id == trial_id)
+    gain = context.history.gain(tried)
+    metric = context.file.deployment.objective.metric
+    if gain is None:
+        context.progress.note(f"{trial_id}: {tried.outcome} {tried.refusal}".rstrip())
+    else:
+        context.progress.note(
+            f"{trial_id}: {metric} {context.history.objective(tried):.1f}, {gain:+.1%} against the baseline"
+        )
+    return Command(goto="decide")
+
+
+def _judge_trial(context: Context, trial_id: str) -> dict[str, Any]:
+    evidence = gather(context.ledger)
+    mine = tuple(t for t in evidence.search if t.id == trial_id)
+    if mine[0].measurement is None:
+        return {"trial": trial_id, "verdicts": [], "status": "ERROR", "score": 0.0}
+    return {"trial": trial_id, **judge("trial", evidence.about(mine)).to_json()}

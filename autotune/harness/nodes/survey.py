@@ -1,0 +1,113 @@
+"""The start of a run: what the machine can do, what the baseline does, and what the rest will cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from langgraph.runtime import Runtime
+from langgraph.types import Command
+
+from autotune.harness.context import Context
+from autotune.harness.estimate import seconds_left
+from autotune.harness.state import State, update
+from autotune.harness.trials import carry_out
+from tools.errors import UserError
+from tools.measure.calibrate import impulse_response
+from tools.proposal import Proposal
+from tools.targets.target import LaunchFailed
+from tools.trial import launched
+from verifiers import gather, judge
+
+__all__ = ["baseline", "calibrate", "survey_budget"]
+
+FLOOR_REQUESTS = 4
+"Requests sent one at a time for the latency floor."
+
+BASELINE_TRIALS = 2
+"Two launches of the same config: the least that shows how much launches differ (A/A)."
+
+
+def calibrate(state: State, runtime: Runtime[Context]) -> Command[Literal["baseline"]]:
+    """Impulse response of the baseline: one at a time for the latency floor, all at once for the throughput ceiling."""
+    context = runtime.context
+    context.progress.phase("calibrate", "latency floor and throughput ceiling of the baseline", None)
+    context.effects.once("calibrate", "calibration", lambda: _impulse(context), spends=True)
+    return Command(goto="baseline")
+
+
+def _impulse(context: Context) -> dict[str, Any]:
+    deployment = context.file.deployment
+    log = context.run.logs / "calibrate.log"
+    try:
+        with launched(context.target, context.baseline, log=log, timeout_s=deployment.ready_timeout_s) as endpoint:
+            found = impulse_response(
+                endpoint,
+                deployment.workload,
+                seed=context.search_seed,
+                floor_requests=FLOOR_REQUESTS,
+                on_progress=context.progress.requests,
+            )
+    except LaunchFailed as failed:
+        raise _baseline_failed(context, failed.kind, failed.message, log) from None
+    return found.to_json()
+
+
+def baseline(state: State, runtime: Runtime[Context]) -> Command[Literal["baseline", "survey_budget"]]:
+    """Measure the unmodified baseline on fresh launches.
+
+    Raises:
+        UserError: it doesn't run, or a verifier refuses its measurement; then nothing can be compared with it.
+    """
+    context = runtime.context
+    number = state.launches + 1
+    context.progress.phase("baseline", f"launch {number} of {BASELINE_TRIALS}", seconds_left(context))
+    unchanged = Proposal({}, "the deployment as it stands", "baseline")
+    trial = carry_out(context, f"b{number}", "baseline", "A", unchanged, context.baseline, context.search_seed)
+    if trial["failure"]:
+        failure = trial["failure"]
+        raise _baseline_failed(context, failure["kind"], failure["message"], context.run.logs / f"{trial['id']}.log")
+    metric = context.file.deployment.objective.metric
+    if metric not in trial["summary"]:
+        raise UserError(
+            f"{metric} can't be measured on the baseline: {trial['summary'].get('failed', 0):.0f} of "
+            f"{trial['requests']} requests failed. Mend the deployment or lower the workload's rate first"
+        )
+    judgement = context.effects.once(f"judge:{trial['id']}", "judgement", lambda: _judge(context, trial["id"]))
+    if judgement["status"] != "PASS":
+        refusal = next(v for v in judgement["verdicts"] if v["status"] != "PASS")
+        raise UserError(f"the baseline can't be trusted ({refusal['rule']}): {refusal['sentence']}", exit_code=2)
+    return Command(goto="baseline" if number < BASELINE_TRIALS else "survey_budget", update=update(launches=number))
+
+
+def _judge(context: Context, trial_id: str) -> dict[str, Any]:
+    evidence = gather(context.ledger)
+    mine = evidence.about(t for t in evidence.search if t.id == trial_id)
+    return {"trial": trial_id, **judge("trial", mine).to_json()}
+
+
+def _baseline_failed(context: Context, kind: str, message: str, log: Path) -> UserError:
+    return UserError(
+        f"the baseline doesn't run ({kind}): {message}\nmend config: in {context.file.path}; the server's log is {log}"
+    )
+
+
+def survey_budget(state: State, runtime: Runtime[Context]) -> Command[Literal["decide"]]:
+    """Say what the rest will take before it is spent."""
+    context = runtime.context
+    foreseen = context.effects.once("budget", "budget", lambda: _foresee(context))
+    context.progress.note(
+        f"budget: up to {foreseen['trials']} trials, then {foreseen['confirm_launches']} launches to confirm; "
+        f"about {foreseen['seconds'] / 60:.0f} min in all, stopped at {foreseen['wall_s'] / 60:.0f} min"
+    )
+    return Command(goto="decide")
+
+
+def _foresee(context: Context) -> dict[str, Any]:
+    budget, acceptance = context.effects.budget, context.file.deployment.acceptance
+    return {
+        "trials": budget.trials,
+        "confirm_launches": 2 * acceptance.trials_per_arm,
+        "seconds": min(budget.wall_s, seconds_left(context) or 0.0),
+        "wall_s": budget.wall_s,
+    }

@@ -1,0 +1,154 @@
+"""Everything that can be refused is refused here, before a run exists: bad input leaves nothing behind."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from agents.playbook import Playbook, load_playbook
+from autotune.harness.budget import Budget
+from autotune.harness.context import tunable_knobs
+from autotune.harness.progress import Progress
+from tools.canonical import digest
+from tools.deployment import Deployment, DeploymentFile, load_deployment
+from tools.errors import UserError
+from tools.manifests.yaml_file import YamlFile
+from tools.models import pull
+from tools.profile.hardware import hardware
+from tools.profile.roofline import measure_roofline
+from tools.repo import check_committable
+from tools.targets.bundled import BundledTarget
+from tools.targets.knobs import Config, KnobError
+from verifiers.digest import verifiers_digest
+
+__all__ = ["LlmOptions", "Options", "Prepared", "prepare", "target_for"]
+
+
+@dataclass(frozen=True, slots=True)
+class LlmOptions:
+    """Where the LLM proposer's endpoint is. The key itself is never stored: only the variable that holds it."""
+
+    base_url: str
+    model: str
+    api_key_env: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a person chooses when starting a run; recorded, so that `resume` takes no arguments."""
+
+    proposer: Literal["expert", "llm"] = "expert"
+    llm: LlmOptions | None = None
+    budget: Budget = field(default_factory=Budget)
+    commit: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "proposer": self.proposer,
+            "llm": asdict(self.llm) if self.llm else None,
+            "budget": self.budget.to_json(),
+            "commit": self.commit,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Options:
+        llm = LlmOptions(**data["llm"]) if data["llm"] else None
+        return cls(data["proposer"], llm, Budget(**data["budget"]), data["commit"])
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A deployment that passed every check, and what was learned while checking."""
+
+    file: DeploymentFile
+    target: BundledTarget
+    baseline: Config
+    playbook: Playbook
+    started: dict[str, Any]
+    "Data of the ledger's first entry."
+    survey: dict[str, Any]
+
+
+def prepare(path: Path, options: Options, progress: Progress) -> Prepared:
+    """Check the deployment at `path` and survey the machine.
+
+    Raises:
+        UserError: anything that can't work, said before anything is started. Exit code 2 for a promise that the machine
+            can't keep by physics.
+    """
+    file = load_deployment(path)
+    deployment = file.deployment
+    base_sha = check_committable(file.path).head if options.commit else ""
+    progress.phase("survey", f"model {deployment.model}, hardware, roofline", None)
+    target = target_for(deployment, path)
+    baseline = _baseline(file, target)
+    playbook = load_playbook(deployment.playbook)
+    playbook.check_knobs(baseline.values)
+    tunable = tunable_knobs(file, target.knobs)
+    if not tunable:
+        raise UserError(
+            f"{path}: nothing may be changed: mark at least one lossless knob under config: with `# autotune: managed`"
+        )
+    survey = _survey(file, target, baseline)
+    started = {
+        "deployment": deployment.model_dump(mode="json", by_alias=True),
+        "file": str(file.path),
+        "file_text": YamlFile.read(file.path).text,
+        "managed": sorted(file.managed),
+        "knobs": target.knobs.to_json(),
+        "base_sha": base_sha,
+        "options": options.to_json(),
+        "playbook": {"name": deployment.playbook, "digest": digest(playbook.model_dump(mode="json"))},
+        "verifiers_digest": verifiers_digest(),
+    }
+    return Prepared(file, target, baseline, playbook, started, survey)
+
+
+def target_for(deployment: Deployment, path: Path) -> BundledTarget:
+    """The target that the deployment names, its model pulled if need be. A folder is taken relative to `path`."""
+    local = path.parent / deployment.model
+    model = local if local.is_dir() else pull(deployment.model)
+    return BundledTarget(model, device=deployment.device)
+
+
+def _baseline(file: DeploymentFile, target: BundledTarget) -> Config:
+    try:
+        return target.knobs.resolve(file.deployment.config)
+    except KnobError as refusal:
+        raise KnobError(f"{file.path}: config: {refusal}") from None
+
+
+def _survey(file: DeploymentFile, target: BundledTarget, baseline: Config) -> dict[str, Any]:
+    machine = hardware()
+    need = target.memory(baseline).total_bytes
+    if need > machine.memory_bytes:
+        raise UserError(
+            f"{file.path}: the config needs {need / 2**30:.1f} GiB by the memory formula, the machine has "
+            f"{machine.memory_bytes / 2**30:.1f} GiB; lower kv_cache_tokens or max_num_batched_tokens"
+        )
+    roofline = measure_roofline(device=file.deployment.device)
+    floors = target.floors(roofline, baseline, prompt_tokens=file.deployment.workload.prompt_tokens.min)
+    for metric, bound in sorted(file.deployment.slo.bounds().items()):
+        floor = floors.get(metric.partition("_")[2])
+        if floor is not None and bound < floor:
+            raise UserError(
+                f"{file.path}: slo: {metric} <= {bound:g} can't be kept by any config: the roofline's floor on this "
+                f"machine is {floor:.2f} ms; promise more than that",
+                exit_code=2,
+            )
+    return {
+        "hardware": machine.to_json(),
+        "environment": machine.fingerprint,
+        "memory_bytes": machine.memory_bytes,
+        "memory_need_bytes": need,
+        "roofline": roofline.to_json(),
+        "floors": floors,
+        "tpot_floor_ms": floors.get("tpot_ms"),
+        "facts": {
+            "cores": machine.cores,
+            "memory_bytes": machine.memory_bytes,
+            "gpus": len(machine.gpus) if file.deployment.device == "cuda" else 0,
+            "gpu_memory_bytes": machine.gpu_memory_bytes,
+        },
+    }

@@ -1,0 +1,22 @@
+"""Budgets of a resumed run: its own, with what the user widened."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from autotune.harness.budget import Budget, parse_duration
+from autotune.harness.rundir import RunDir
+from tools.ledger import Ledger
+
+__all__ = ["widened"]
+
+
+def widened(run: RunDir, wall: str | None, trials: int | None) -> Budget | None:
+    """The run's budget with another wall clock or number of trials; None where nothing is to change."""
+    if wall is None and trials is None:
+        return None
+    started = Ledger.read(run.ledger).find("run.started")
+    budget = Budget(**started.data["options"]["budget"]) if started else Budget()
+    if wall is not None:
+        budget = replace(budget, wall_s=parse_duration(wall))
+    return budget if trials is None else replace(budget, trials=trials)

@@ -1,0 +1,148 @@
+"""Run: start one, or resume one where it was left."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from agents.expert import Expert
+from agents.llm import Llm, LlmSettings
+from agents.playbook import Playbook, load_playbook
+from agents.proposer import Proposer
+from autotune.harness.budget import Budget
+from autotune.harness.context import Context
+from autotune.harness.effects import Boundary, Effects
+from autotune.harness.graph import RECURSION_LIMIT, compiled
+from autotune.harness.killswitch import KillSwitch, Stopped
+from autotune.harness.prepare import Options, prepare, target_for
+from autotune.harness.progress import Progress
+from autotune.harness.rundir import RunDir
+from autotune.harness.state import State
+from tools.canonical import digest
+from tools.deployment import Deployment, DeploymentFile
+from tools.errors import UserError
+from tools.ledger import Ledger
+from tools.targets.bundled import BundledTarget
+
+__all__ = ["Outcome", "resume", "start"]
+
+Observer = Callable[[Boundary, str], None]
+
+
+def _unobserved(boundary: Boundary, key: str) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended, or why it stopped."""
+
+    run: RunDir
+    exit_code: int
+    decision: str
+    "tuned | unchanged | refused | inconclusive | stopped"
+    sentence: str
+
+
+def start(path: Path, runs: Path, options: Options, progress: Progress, observe: Observer = _unobserved) -> Outcome:
+    """Tune the deployment at `path` in a new run below `runs`.
+
+    Raises:
+        UserError: bad input, or a baseline that doesn't run.
+    """
+    ready = prepare(path, options, progress)
+    run = RunDir.create(runs, ready.file.deployment.name)
+    with ExitStack() as stack:
+        ledger = stack.enter_context(Ledger(run.ledger))
+        ledger.append("run.started", ready.started, key="run.started")
+        ledger.append("survey", ready.survey, key="survey")
+        context = _context(run, ready.file, ready.target, ready.playbook, options, ledger, progress, observe)
+        return _drive(context)
+
+
+def resume(run: RunDir, progress: Progress, budget: Budget | None = None, observe: Observer = _unobserved) -> Outcome:
+    """Go on with a run where it was left; a finished one just tells its outcome.
+
+    Args:
+        budget: replaces the run's own limits.
+
+    Raises:
+        UserError: the run's ledger is broken or held by another process, or the run can't go on.
+    """
+    with Ledger(run.ledger) as ledger:
+        if ledger.recovered:
+            progress.note(ledger.recovered)
+        finished, started = ledger.find("finished"), ledger.find("run.started")
+        if started is None or ledger.find("survey") is None:
+            raise UserError(
+                f"{run.path}: the run was stopped before it had begun; start a new one with `autotune tune`"
+            )
+        if finished is not None:
+            return Outcome(run, **finished.data)
+        options = Options.from_json(started.data["options"])
+        if budget is not None:
+            options = replace(options, budget=budget)
+        path = Path(started.data["file"])
+        deployment = Deployment.model_validate(started.data["deployment"])
+        file = DeploymentFile(path, deployment, frozenset(started.data["managed"]))
+        playbook = load_playbook(deployment.playbook)
+        if digest(playbook.model_dump(mode="json")) != started.data["playbook"]["digest"]:
+            raise UserError(f"playbook {deployment.playbook} changed since the run started; start a new run")
+        target = target_for(deployment, path)
+        return _drive(_context(run, file, target, playbook, options, ledger, progress, observe))
+
+
+def _context(
+    run: RunDir,
+    file: DeploymentFile,
+    target: BundledTarget,
+    playbook: Playbook,
+    options: Options,
+    ledger: Ledger,
+    progress: Progress,
+    observe: Observer,
+) -> Context:
+    return Context(
+        run=run,
+        file=file,
+        target=target,
+        space=target.knobs,
+        baseline=target.knobs.resolve(file.deployment.config),
+        playbook=playbook,
+        proposer=_proposer(options, playbook),
+        effects=Effects(ledger, options.budget, KillSwitch(run.path), observe),
+        progress=progress,
+        commit=options.commit,
+    )
+
+
+def _proposer(options: Options, playbook: Playbook) -> Proposer:
+    if options.proposer == "expert":
+        return Expert(playbook)
+    if options.llm is None:
+        raise UserError("the llm proposer needs an endpoint: give --llm-url and --llm-model")
+    settings = LlmSettings(model=options.llm.model, base_url=options.llm.base_url, api_key_env=options.llm.api_key_env)
+    return Llm(settings, playbook)
+
+
+def _drive(context: Context) -> Outcome:
+    run, ledger = context.run, context.ledger
+    switch = context.effects.kill_switch
+    ledger.append("session", {"pid": os.getpid()})
+    thread: Any = {"configurable": {"thread_id": run.id}, "recursion_limit": RECURSION_LIMIT}
+    with switch.listening(), compiled(run.checkpoints) as graph:
+        known = graph.get_state(thread)
+        begun = bool(known.values) and bool(known.next)
+        try:
+            graph.invoke(None if begun else State(), thread, context=context, durability="sync")
+        except Stopped as stopped:
+            return Outcome(run, 4, "stopped", f"{stopped} (autotune resume {run.id})")
+        except KeyboardInterrupt:
+            return Outcome(run, 4, "stopped", f"interrupted; nothing is lost: autotune resume {run.id}")
+    finished = ledger.find("finished")
+    assert finished is not None
+    return Outcome(run, **finished.data)

@@ -1,0 +1,72 @@
+"""Carrying out a trial as an effect: announced, measured, its raw data stored, recorded."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from autotune.harness.context import Context
+from tools.measure.summary import summarise
+from tools.profile.hardware import hardware
+from tools.proposal import Proposal
+from tools.targets.knobs import Config
+from tools.trial import run_trial
+
+__all__ = ["carry_out"]
+
+
+def carry_out(
+    context: Context, trial_id: str, role: str, arm: str, proposal: Proposal, config: Config, seed: int
+) -> dict[str, Any]:
+    """The recorded trial `trial_id`; launches and measures it if the ledger doesn't hold it yet.
+
+    A `trial.started` entry goes first, so that a launch that a crash cut short stays visible beside its repetition.
+    """
+    return context.effects.once(
+        f"trial:{trial_id}",
+        "trial",
+        lambda: _measure(context, trial_id, role, arm, proposal, config, seed),
+        spends=True,
+    )
+
+
+def _measure(
+    context: Context, trial_id: str, role: str, arm: str, proposal: Proposal, config: Config, seed: int
+) -> dict[str, Any]:
+    deployment = context.file.deployment
+    context.ledger.append("trial.started", {"id": trial_id, "config": dict(config.values), "seed": seed})
+    started = time.monotonic()
+    result = run_trial(
+        context.target,
+        config,
+        deployment.workload,
+        seed,
+        log=context.run.logs / f"{trial_id}.log",
+        ready_timeout_s=deployment.ready_timeout_s,
+        with_greedy=role == "confirm",
+        on_progress=context.progress.requests,
+    )
+    raw = summary = None
+    if result.measurement is not None:
+        greedy = result.greedy.to_json() if result.greedy else None
+        raw = context.ledger.put_blob({"measurement": result.measurement.to_json(), "greedy": greedy})
+        summary = summarise(result.measurement, deployment.slo)
+    failure = result.failure
+    return {
+        "id": trial_id,
+        "role": role,
+        "arm": arm,
+        "proposal": proposal.to_json(),
+        "config": dict(config.values),
+        "config_digest": config.digest,
+        "seed": seed,
+        "environment": hardware().fingerprint,
+        "requests": result.measurement.offered if result.measurement else 0,
+        "ready_s": result.ready_s,
+        "wall_s": time.monotonic() - started,
+        "raw_blob": raw,
+        "summary": summary or {},
+        "failure": {"kind": failure.kind, "message": failure.message, "log_tail": failure.log_tail}
+        if failure
+        else None,
+    }

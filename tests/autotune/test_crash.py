@@ -1,0 +1,71 @@
+"""kill -9 anywhere, then resume: the run completes, with one commit and a whole record."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from autotune.harness import RunDir
+from autotune.verify import verify_run
+from tests.autotune.conftest import git
+from tools.ledger import Ledger
+
+ROOT = Path(__file__).parents[2]
+
+
+def engines_of(model: Path) -> list[int]:
+    """Processes that serve `model`, from the OS."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                command = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if str(model).encode() in command and b"serve" in command:
+                found.append(int(entry.name))
+    return found
+
+
+def test_killed_at_every_boundary_the_run_still_ends_in_one_verified_commit(
+    make_repo: Callable[..., Path], tiny_model: Path, tmp_path: Path
+) -> None:
+    deployment, runs = make_repo(), tmp_path / "runs"
+    driver = [sys.executable, str(ROOT / "tests/autotune/crash_driver.py"), str(deployment), str(runs)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(driver, capture_output=True, text=True, env=environment, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+
+    assert result["exit_code"] == 0
+    killed = result["killed_at"]
+    assert {"acted commit", "acted trial:c1", "loading trial:t1", "recorded verdict", "before finished"} <= set(killed)
+
+    run = RunDir.open(runs, "latest")
+    ledger = Ledger.read(run.ledger)
+    assert [e.data["decision"] for e in ledger.of_kind("run.finished")] == ["tuned"]
+    keys = [entry.key for entry in ledger if entry.key]
+    assert len(keys) == len(set(keys))
+    measured = [entry.data["id"] for entry in ledger.of_kind("trial")]
+    assert len(measured) == len(set(measured)) and measured[-8:] == [f"c{n}" for n in range(1, 9)]
+    # A launch that a kill cut short stays visible beside its repetition.
+    begun = [entry.data["id"] for entry in ledger.of_kind("trial.started")]
+    assert begun.count("c1") == 3 and set(begun) == set(measured)
+
+    branches = git(deployment.parent, "for-each-ref", "--format=%(refname:short)", "refs/heads/autotune")
+    assert branches.splitlines() == ["autotune/tiny-chat/interactive-latency"]
+    assert git(deployment.parent, "rev-list", "--count", f"main..{branches}") == "1"
+    assert git(deployment.parent, "worktree", "list").count("\n") == 0
+    assert git(deployment.parent, "status", "--porcelain") == ""
+    verification = verify_run(run)
+    assert verification.problems == () and verification.verdict == "PASS" and verification.anchored
+
+    deadline = time.monotonic() + 5
+    while engines_of(tiny_model) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert engines_of(tiny_model) == []
