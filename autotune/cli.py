@@ -104,8 +104,8 @@ def resume(
 @app.command()
 def demo(
     directory: Annotated[Path, typer.Option("--dir", help="Where the throwaway repository goes.")] = Path("demo"),
-    budget: BudgetText = "14m",
-    trials: Trials = 10,
+    budget: BudgetText = "15m",
+    trials: Trials = 7,
     as_json: Json = False,
 ) -> None:
     """Tune a poorly configured SmolLM2-135M on this machine's CPU, in a throwaway git repository."""

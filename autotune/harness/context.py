@@ -55,7 +55,8 @@ class Context:
         survey = self.ledger.find("survey")
         assert survey is not None
         cores, memory_bytes = survey.data["facts"]["cores"], survey.data["memory_bytes"]
-        return self.target.narrowed(self.space.only(self.tunable), cores=cores, memory_bytes=memory_bytes)
+        space = self.space.only(self.tunable)
+        return self.target.narrowed(space, self.baseline, cores=cores, memory_bytes=memory_bytes)
 
     @property
     def search_seed(self) -> int:

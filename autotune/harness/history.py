@@ -29,6 +29,8 @@ class Tried:
     patch: Mapping[str, Value]
     config: Config
     seed: int
+    wall_s: float
+    "Seconds from launch to stopped."
     summary: Mapping[str, float]
     failure: Mapping[str, Any] | None
     hypothesis: str
@@ -169,6 +171,7 @@ def _tried(entry: Entry, judged: Entry | None, deployment: Deployment, baselines
         patch=proposal["patch"],
         config=Config(data["config"]),
         seed=data["seed"],
+        wall_s=data["wall_s"],
         summary=summary,
         failure=data["failure"],
         hypothesis=proposal["hypothesis"],

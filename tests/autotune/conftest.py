@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from autotune.harness import RunDir
 from tests.tiny_model import build_tiny_model
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "HF_HUB_OFFLINE": "1"}
 
 DEPLOYMENT = """\
 # A tiny assistant. The comments, the order and the spacing of this file are its owner's.
@@ -44,6 +52,17 @@ def git(where: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
+def commit_deployment(root: Path, text: str) -> Path:
+    """A new repository at `root` that holds `text` as its deployment.yaml, committed."""
+    root.mkdir()
+    git(root, "init", "--quiet", "--initial-branch=main")
+    deployment = root / "deployment.yaml"
+    deployment.write_text(text)
+    git(root, "add", "deployment.yaml")
+    git(root, "commit", "--quiet", "-m", "Deploy")
+    return deployment
+
+
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_tiny_model(tmp_path_factory.mktemp("model") / "tiny")
@@ -54,13 +73,26 @@ def make_repo(tmp_path: Path, tiny_model: Path) -> Callable[..., Path]:
     """Builds the repository and returns its deployment file; `edit` changes the text before it is committed."""
 
     def make(edit: Callable[[str], str] = lambda text: text, name: str = "service") -> Path:
-        root = tmp_path / name
-        root.mkdir()
-        git(root, "init", "--quiet", "--initial-branch=main")
-        deployment = root / "deployment.yaml"
-        deployment.write_text(edit(DEPLOYMENT.format(model=tiny_model)))
-        git(root, "add", "deployment.yaml")
-        git(root, "commit", "--quiet", "-m", "Deploy")
-        return deployment
+        return commit_deployment(tmp_path / name, edit(DEPLOYMENT.format(model=tiny_model)))
 
     return make
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A finished run of `autotune tune` with the expert, as a user starts it."""
+
+    deployment: Path
+    run: RunDir
+    result: dict[str, Any]
+    "What --json printed."
+
+
+@pytest.fixture(scope="session")
+def tuned(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Tuned:
+    root = tmp_path_factory.mktemp("tuned")
+    deployment = commit_deployment(root / "service", DEPLOYMENT.format(model=tiny_model))
+    command = [sys.executable, "-m", "autotune", "tune", str(deployment), "--trials", "3", "--json"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=280, check=False, env=ENVIRONMENT)
+    assert done.returncode == 0, done.stderr
+    return Tuned(deployment, RunDir.open(root / "runs", "latest"), json.loads(done.stdout))

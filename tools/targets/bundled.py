@@ -18,6 +18,7 @@ from prometheus_client.samples import Sample
 import engine
 from engine.errors import StartRefused
 from engine.knobs import EngineKnobs, KnobRow, knob_table
+from engine.limits import context_limit
 from engine.memory import plan_memory
 from engine.model_config import ModelConfig
 from tools.profile.roofline import ModelFacts, Roofline, floor_ms
@@ -29,6 +30,8 @@ from tools.targets.target import Counters, Endpoint, Identity, LaunchFailed, Mem
 __all__ = ["BundledTarget"]
 
 _PORT_ATTEMPTS = 3
+_LARGEST_BLOCK = 64
+"Tokens; a KV cache is counted in whole blocks."
 _COUNTERS: Mapping[str, str] = {
     "engine_prompt_tokens_total": "prompt_tokens",
     "engine_generation_tokens_total": "generation_tokens",
@@ -57,16 +60,16 @@ class BundledTarget:
         space["device"] = dataclasses.replace(space["device"], default=space["device"].check(self.device))
         return KnobSpace(space)
 
-    def narrowed(self, space: KnobSpace, *, cores: int, memory_bytes: int) -> KnobSpace:
-        """`space` with no more threads than cores, and no larger KV cache than the memory left beside the weights."""
-        bounds = {"num_threads": cores}
-        if "kv_cache_tokens" in space.knobs:
-            need = self.memory(self.knobs.resolve({}))
-            default = self.knobs["kv_cache_tokens"].default
-            assert isinstance(default, int)
-            room = memory_bytes - need.total_bytes + need.kv_cache_bytes
-            bounds["kv_cache_tokens"] = max(default, int(room / (need.kv_cache_bytes / default)))
-        return KnobSpace({knob.name: _lowered(knob, bounds.get(knob.name)) for knob in space})
+    def narrowed(self, space: KnobSpace, around: Config, *, cores: int, memory_bytes: int) -> KnobSpace:
+        """`space` with no more threads than cores, and a KV cache that holds a sequence and fits beside the weights."""
+        knobs = EngineKnobs.from_values(around.values)
+        need = self.memory(around)
+        room_bytes = memory_bytes - need.total_bytes + need.kv_cache_bytes
+        fits = int(room_bytes / (need.kv_cache_bytes / knobs.kv_cache_tokens))
+        longest = context_limit(knobs, ModelConfig.load(self.model_dir))
+        whole_blocks = -(-longest // _LARGEST_BLOCK) * _LARGEST_BLOCK
+        bounds = {"num_threads": (0, cores), "kv_cache_tokens": (whole_blocks, fits)}
+        return KnobSpace({knob.name: _bounded(knob, bounds.get(knob.name)) for knob in space})
 
     def launch(self, config: Config, *, log: Path, timeout_s: float = 120.0) -> Endpoint:
         """Start the engine with `config` and wait until it answers; a port lost to another process is tried again.
@@ -164,7 +167,9 @@ class BundledTarget:
             KnobError: values that don't go together, or a model that the engine can't run.
         """
         try:
-            plan = plan_memory(ModelConfig.load(self.model_dir), EngineKnobs.from_values(config.values))
+            model, knobs = ModelConfig.load(self.model_dir), EngineKnobs.from_values(config.values)
+            context_limit(knobs, model)
+            plan = plan_memory(model, knobs)
         except StartRefused as refusal:
             raise KnobError(refusal.sentence) from None
         return MemoryNeed(
@@ -235,10 +240,12 @@ def _knob(row: KnobRow) -> Knob:
     return Knob(**{name: getattr(row, name) for name in shared}, auto=row.placeholder)
 
 
-def _lowered(knob: Knob, high: int | None) -> Knob:
-    if high is None or knob.high is None or knob.low is None or high >= knob.high:
+def _bounded(knob: Knob, bounds: tuple[int, int] | None) -> Knob:
+    """`knob` within `bounds` where these are narrower; as it is where nothing would be left."""
+    if bounds is None or knob.low is None or knob.high is None:
         return knob
-    return dataclasses.replace(knob, high=max(knob.low, high))
+    low, high = max(knob.low, bounds[0]), min(knob.high, bounds[1])
+    return dataclasses.replace(knob, low=low, high=high) if low < high else knob
 
 
 def _flag(knob: Knob, value: Value) -> list[str]:

@@ -93,8 +93,8 @@ class Target(Protocol):
     @property
     def knobs(self) -> KnobSpace: ...
 
-    def narrowed(self, space: KnobSpace, *, cores: int, memory_bytes: int) -> KnobSpace:
-        """The part of `space` that makes sense on a machine of that size, for a search to draw from."""
+    def narrowed(self, space: KnobSpace, around: Config, *, cores: int, memory_bytes: int) -> KnobSpace:
+        """The part of `space` that makes sense with the rest of `around` on a machine of that size, for a search."""
         ...
 
     def launch(self, config: Config, *, log: Path, timeout_s: float = 120.0) -> Endpoint:

@@ -1,0 +1,67 @@
+"""The llm proposer runs the same job through the real client, against a scripted server that misbehaves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from autotune.harness import Budget, Options, Silent, start
+from autotune.harness.prepare import LlmOptions
+from autotune.report import read_facts
+from autotune.verify import verify_run
+from tests.agents.scripted_openai import Reply, ScriptedOpenAI, reply
+from tests.autotune.conftest import git
+from tools.ledger import Ledger
+
+SEATS = {"action": {"kind": "propose", "patch": {"max_num_seqs": 32}, "hypothesis": "+900 % <b>guaranteed</b> | `rm`"}}
+FORBIDDEN = {"action": {"kind": "propose", "patch": {"max_queue_len": 1}, "hypothesis": "shed the slow ones"}}
+FINISH = {"action": {"kind": "finish", "reason": "seats were the fault"}}
+
+
+def test_an_llm_that_also_misbehaves_ends_at_a_verified_config(make_repo: Callable[..., Path], tmp_path: Path) -> None:
+    deployment = make_repo()
+    script = [
+        Reply(500),  # the client retries
+        reply("{not json"),  # repaired
+        Reply(200, body=json.dumps({"choices": []})),  # repaired
+        reply(SEATS),
+        reply(FORBIDDEN),  # refused by the schema's own bounds, repaired
+        reply(FINISH),
+    ]
+    with ScriptedOpenAI(*script, then=reply(FINISH)) as server:
+        llm = LlmOptions(server.base_url, "scripted")
+        outcome = start(deployment, tmp_path / "runs", Options("llm", llm, Budget(wall_s=600, trials=4)), Silent())
+        asked = len(server.requests)
+    assert (outcome.exit_code, outcome.decision) == (0, "tuned"), outcome.sentence
+    assert asked == 6
+
+    facts = read_facts(outcome.run)
+    assert {c.knob: c.new for c in facts.changes} == {"max_num_seqs": 32}
+    assert facts.llm_tokens > 0
+    assert verify_run(outcome.run).problems == ()
+    message = git(deployment.parent, "log", "-1", "--format=%B", "autotune/tiny-chat/interactive-latency")
+    assert "guaranteed" not in message
+    page = outcome.run.path / "report.html"
+    from autotune.report import write
+
+    write(outcome.run)
+    assert (
+        "<b>guaranteed" not in page.read_text() and "<b>guaranteed" not in (outcome.run.path / "report.md").read_text()
+    )
+
+
+def test_an_llm_that_is_broken_for_good_leaves_the_job_to_the_search(
+    make_repo: Callable[..., Path], tmp_path: Path
+) -> None:
+    deployment = make_repo()
+    with ScriptedOpenAI(then=reply("I would rather chat.")) as server:
+        llm = LlmOptions(server.base_url, "scripted")
+        options = Options("llm", llm, Budget(wall_s=600, trials=2), commit=False)
+        outcome = start(deployment, tmp_path / "runs", options, Silent())
+        asked = len(server.requests)
+    assert outcome.exit_code in (0, 2, 3)
+    assert asked == 3  # one answer and two repairs, then never again
+    ledger = Ledger.read(outcome.run.ledger)
+    assert len([e for e in ledger.of_kind("trial") if e.data["role"] == "search"]) == 2
+    assert git(deployment.parent, "branch", "--list") == "* main"
