@@ -123,5 +123,5 @@ def _legend(kinds: set[str]) -> list[str]:
                 f'<circle cx="{at + 5}" cy="{_HEIGHT - 7}" r="4.5" fill="{colour}"/>'
                 f'<text x="{at + 14}" y="{_HEIGHT - 3}" fill="#333">{text}</text>'
             )
-            at += 26 + 6.3 * len(text)
+            at += 28 + 6.8 * len(text)
     return parts
