@@ -1,0 +1,46 @@
+"""The bundled serving engine: what is tuned. Usable on its own: `python -m engine serve MODEL_DIR`.
+
+This package imports nothing heavy by itself, so that the knob table and the memory formula are cheap to ask for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import RequestRefused, StartRefused
+from engine.knobs import EngineKnobs, knob_table
+from engine.memory import MemoryPlan, plan_memory
+from engine.model_config import ModelConfig
+
+if TYPE_CHECKING:
+    from engine.core import Completion, Delta, Engine
+    from engine.sampling import SamplingParams
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Completion",
+    "Delta",
+    "Engine",
+    "EngineKnobs",
+    "MemoryPlan",
+    "ModelConfig",
+    "RequestRefused",
+    "SamplingParams",
+    "StartRefused",
+    "knob_table",
+    "plan_memory",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load torch and all that needs it only when it is asked for."""
+    if name in ("Completion", "Delta", "Engine"):
+        from engine import core
+
+        return getattr(core, name)
+    if name == "SamplingParams":
+        from engine.sampling import SamplingParams
+
+        return SamplingParams
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

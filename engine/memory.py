@@ -1,0 +1,76 @@
+"""What a configuration needs of memory, in closed form: for the refusal at start-up and the tuner's feasibility."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from engine.knobs import EngineKnobs
+from engine.model_config import ModelConfig
+
+__all__ = ["BYTES_PER_VALUE", "GROUP_TOKENS", "MemoryPlan", "plan_memory"]
+
+BYTES_PER_VALUE: Mapping[str, int] = MappingProxyType({"bf16": 2, "fp16": 2, "fp32": 4})
+
+GROUP_TOKENS = 65536
+"""Most context tokens, padding included, that attention gathers at once for sequences with one new token each."""
+
+OVERHEAD_BYTES: Mapping[str, int] = MappingProxyType({"cpu": 450 << 20, "cuda": 700 << 20})
+"""Interpreter, libraries, tokenizer and thread pools (cpu, measured resident); context and workspaces (cuda)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """Bytes on the device that computes, by what needs them."""
+
+    weights_bytes: int
+    kv_cache_bytes: int
+    activation_bytes: int
+    "Peak within one step of max_num_batched_tokens tokens and max_num_seqs sequences."
+    overhead_bytes: int
+    parts: Mapping[str, int]
+    "What the sums above are made of, in bytes."
+
+    @property
+    def total_bytes(self) -> int:
+        return self.weights_bytes + self.kv_cache_bytes + self.activation_bytes + self.overhead_bytes
+
+
+def plan_memory(model: ModelConfig, knobs: EngineKnobs, *, prepacked: bool = True) -> MemoryPlan:
+    """What `knobs` need with `model`. Unresolved knobs are taken at their most expensive.
+
+    Weights are counted once, and a tied embedding twice where the output head is laid out anew for the CPU
+    (`prepacked`). Attention gathers the keys and values of the sequences it computes together, padded to at most
+    GROUP_TOKENS, for one layer at a time; the mask of a prompt chunk grows with chunk times context.
+    """
+    size = BYTES_PER_VALUE.get(knobs.dtype, 4 if model.dtype == "float32" or knobs.device == "cpu" else 2)
+    if knobs.dtype == "auto" and model.dtype == "bfloat16":
+        size = 2
+    max_len = knobs.max_model_len or model.max_position_embeddings
+    tokens, sequences = knobs.max_num_batched_tokens, knobs.max_num_seqs
+    capacity = knobs.kv_cache_tokens // knobs.block_size * knobs.block_size
+    query_width, kv_width = model.num_heads * model.head_dim, 2 * model.num_kv_heads * model.head_dim
+    head_copy = model.tie_word_embeddings and prepacked and knobs.device == "cpu"
+
+    weights = {
+        "parameters": model.num_parameters * size,
+        "output_head_copy": head_copy * model.vocab_size * model.hidden_size * size,
+        "rotary_table": max_len * 2 * model.head_dim * size,
+    }
+    kv_cache = capacity * kv_width * model.num_layers * size
+    chunk = min(tokens, max_len)
+    layer = tokens * (3 * model.hidden_size + 3 * query_width + 3 * kv_width + 3 * model.intermediate_size) * size
+    together = min(sequences * max_len, max(GROUP_TOKENS, max_len))
+    gathered = together * kv_width * size
+    scores = max(together * (2 * model.num_heads + model.num_kv_heads), chunk * max_len) * size
+    logits = sequences * model.vocab_size * (size + 3 * 4)
+    activations = {"layer": layer, "gathered_kv": gathered, "scores": scores, "logits": logits}
+    overhead = OVERHEAD_BYTES[knobs.device]
+    return MemoryPlan(
+        weights_bytes=sum(weights.values()),
+        kv_cache_bytes=kv_cache,
+        activation_bytes=sum(activations.values()),
+        overhead_bytes=overhead,
+        parts=MappingProxyType({**weights, "kv_cache": kv_cache, **activations, "overhead": overhead}),
+    )
