@@ -36,7 +36,7 @@ def seconds_left(context: Context) -> float | None:
     if not history.trial_seconds:
         return None
     if context.ledger.find("plan"):
-        confirmed = sum(entry.data["role"] == "confirm" for entry in context.ledger.of_kind("trial"))
+        confirmed = len([entry for entry in context.ledger.of_kind("trial") if entry.data["role"] == "confirm"])
         launches = 2 * context.file.deployment.acceptance.trials_per_arm
         return confirm_seconds(context) * (1 - confirmed / launches)
     return trials_affordable(context) * history.trial_seconds + confirm_seconds(context)
