@@ -22,8 +22,8 @@ def make_demo(directory: Path) -> Path:
         if not (directory / ".git").is_dir() or not deployment.is_file():
             raise UserError(f"expected {directory} to be empty or an earlier demo; remove it or give another --dir")
         return deployment
-    directory.mkdir(parents=True)
     text = resources.files("configs").joinpath("demo/deployment.yaml").read_text()
+    directory.mkdir(parents=True)
     deployment.write_text(text)
     _git(directory, "init", "--quiet", "--initial-branch=main")
     _git(directory, "add", "--", "deployment.yaml")
