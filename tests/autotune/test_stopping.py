@@ -16,7 +16,7 @@ import pytest
 from autotune.harness import Budget, Options, Outcome, RunDir, Silent, parse_duration, resume, start
 from autotune.harness.killswitch import Stopped
 from tests.autotune.conftest import ENVIRONMENT
-from tests.autotune.test_crash import engines_of
+from tests.autotune.test_crash import engines_gone, engines_of
 from tools.errors import UserError
 from tools.ledger import Ledger
 
@@ -67,7 +67,6 @@ def test_the_kill_switch_stops_before_the_next_effect_and_resume_goes_on(
     make_repo: Callable[..., Path], tmp_path: Path, tiny_model: Path
 ) -> None:
     runs = tmp_path / "runs"
-    options = Options(budget=Budget(wall_s=600, trials=0))
     options = Options(budget=Budget(wall_s=600, trials=1), commit=False)
     stopped: Outcome = start(make_repo(), runs, options, Stopper(runs))
     assert (stopped.exit_code, stopped.decision) == (4, "stopped") and "STOP" in stopped.sentence
@@ -82,6 +81,14 @@ def test_the_kill_switch_stops_before_the_next_effect_and_resume_goes_on(
     assert spent.exit_code == 4 and "wall clock" in spent.sentence
 
 
+def wait_for_engine(cwd: Path, model: Path) -> None:
+    """Until the run that was started in `cwd` has launched its first engine."""
+    deadline = time.monotonic() + 60
+    while not (list(cwd.glob("runs/*/logs/*.log")) and engines_of(model)):
+        assert time.monotonic() < deadline, "no engine was started"
+        time.sleep(0.05)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_in_mid_load_stops_the_server_and_names_the_way_on(
     make_repo: Callable[..., Path], tmp_path: Path, tiny_model: Path, number: signal.Signals
@@ -90,15 +97,12 @@ def test_a_signal_in_mid_load_stops_the_server_and_names_the_way_on(
     process = subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
     )
-    deadline = time.monotonic() + 60
-    while not engines_of(tiny_model) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert engines_of(tiny_model), "no engine was started"
+    wait_for_engine(tmp_path, tiny_model)
     os.kill(process.pid, number)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 4, err
     assert "autotune resume" in json.loads(out)["sentence"]
-    assert engines_of(tiny_model) == []
+    assert engines_gone(tiny_model)
 
 
 def test_a_killed_run_leaves_no_server_and_no_port_behind(
@@ -108,12 +112,7 @@ def test_a_killed_run_leaves_no_server_and_no_port_behind(
     process = subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ENVIRONMENT
     )
-    deadline = time.monotonic() + 60
-    while not engines_of(tiny_model) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for_engine(tmp_path, tiny_model)
     process.kill()
     process.wait()
-    deadline = time.monotonic() + 5
-    while engines_of(tiny_model) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert engines_of(tiny_model) == []
+    assert engines_gone(tiny_model)
