@@ -86,7 +86,12 @@ class ServerProcess:
         finally:
             theirs.close()
         self._leash = ours
-        self.pid = self._read_pid()
+        try:
+            self.pid = self._read_pid()
+        except BaseException:
+            ours.close()  # a Ctrl-C in the moment of starting: the supervisor sees this and ends what it started
+            self._supervisor.wait()
+            raise
 
     def __enter__(self) -> ServerProcess:
         return self
