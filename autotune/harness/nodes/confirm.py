@@ -38,8 +38,10 @@ def _finalist(context: Context) -> dict[str, Any]:
     closest = history.incumbent
     gain = history.gain(closest)
     why = f"nothing to change: the best candidate, {closest.id}, differs from the baseline by {gain or 0.0:+.1%}"
+    if missed := (*closest.slo_misses, *closest.guardrail_misses):
+        return {"trial": None, "why": f"{why}, but misses {', '.join(missed)}"}
     needed = max(history.deployment.objective.min_effect, history.noise or 0.0)
-    return {"trial": None, "why": f"{why}; it would take {needed:.1%} and no broken promise to be worth a confirmation"}
+    return {"trial": None, "why": f"{why}; it would take {needed:.1%} to be worth a confirmation"}
 
 
 def _plan(context: Context, trial_id: str) -> dict[str, Any]:
