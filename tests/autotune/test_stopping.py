@@ -99,7 +99,10 @@ def test_a_signal_in_mid_load_stops_the_server_and_names_the_way_on(
     )
     wait_for_engine(tmp_path, tiny_model)
     os.kill(process.pid, number)
-    out, err = process.communicate(timeout=30)
+    try:
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
     assert process.returncode == 4, err
     assert "autotune resume" in json.loads(out)["sentence"]
     assert engines_gone(tiny_model)
