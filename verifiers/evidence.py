@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tools.deployment import Deployment
+from tools.errors import UserError
 from tools.evals.divergence import GreedyOutputs
 from tools.ledger import Entry, LedgerView
 from tools.measure.measurement import Measurement
@@ -105,7 +106,7 @@ def gather(ledger: LedgerView) -> Evidence:
     """All evidence that a run's ledger holds, every summary derived anew from the raw records.
 
     Raises:
-        ValueError: the ledger has no `run.started` or `survey` entry, so nothing can be judged.
+        UserError: the ledger has no `run.started` or `survey` entry, so nothing can be judged.
     """
     facts: dict[str, Any] = {}
     searched: list[TrialEvidence] = []
@@ -121,7 +122,7 @@ def gather(ledger: LedgerView) -> Evidence:
             trial = _trial(entry, deployment, ledger)
             (confirmed if trial.role == "confirm" else searched).append(trial)
     if "deployment" not in facts or "memory_bytes" not in facts:
-        raise ValueError("the ledger holds no survey of a deployment")
+        raise UserError(f"{ledger.path}: expected a run with a survey, found one that was stopped before; resume it")
     space = KnobSpace.from_json(facts["knobs"])
     deployment = Deployment.model_validate(facts["deployment"])
     baseline = space.resolve(deployment.config)

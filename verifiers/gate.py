@@ -41,9 +41,9 @@ STAGES: Mapping[Stage, tuple[Callable[[Evidence], Verdict], ...]] = MappingProxy
             identity.verify,
             accounting.verify,
             physics.verify,
+            improvement.verify,
             slo.verify,
             guardrails.verify,
-            improvement.verify,
             quality.verify,
         ),
     }
@@ -70,8 +70,8 @@ class Judgement:
 
     @property
     def refusal(self) -> Verdict | None:
-        """The first verdict that isn't PASS."""
-        return next((verdict for verdict in self.verdicts if verdict.status != "PASS"), None)
+        """The first verdict of the status that decided; None where all passed."""
+        return next((v for v in self.verdicts if v.status == self.status), None) if self.status != "PASS" else None
 
 
 def judge(stage: Stage, evidence: Evidence) -> Judgement:
@@ -82,7 +82,8 @@ def judge(stage: Stage, evidence: Evidence) -> Judgement:
         if verdicts[-1].status == "FAIL":
             break
     status = min((verdict.status for verdict in verdicts), key=_SEVERITY.index)
-    return Judgement(tuple(verdicts), status, _score(evidence) if status == "PASS" else 0.0)
+    scored = stage == "confirm" and status == "PASS"
+    return Judgement(tuple(verdicts), status, _score(evidence) if scored else 0.0)
 
 
 def _score(evidence: Evidence) -> float:

@@ -81,7 +81,7 @@ def prepare(path: Path, options: Options, progress: Progress) -> Prepared:
     deployment = file.deployment
     base_sha = check_committable(file.path).head if options.commit else ""
     progress.phase("survey", f"model {deployment.model}, hardware, roofline", None)
-    target = target_for(deployment, path)
+    target = target_for(deployment, file.path)
     baseline = _baseline(file, target)
     playbook = load_playbook(deployment.playbook)
     playbook.check_knobs(baseline.values)
@@ -90,7 +90,7 @@ def prepare(path: Path, options: Options, progress: Progress) -> Prepared:
         raise UserError(
             f"{path}: nothing may be changed: mark at least one lossless knob under config: with `# autotune: managed`"
         )
-    survey = _survey(file, target, baseline)
+    survey = survey_of(file, target, baseline)
     started = {
         "deployment": deployment.model_dump(mode="json", by_alias=True),
         "file": str(file.path),
@@ -119,7 +119,12 @@ def _baseline(file: DeploymentFile, target: BundledTarget) -> Config:
         raise KnobError(f"{file.path}: config: {refusal}") from None
 
 
-def _survey(file: DeploymentFile, target: BundledTarget, baseline: Config) -> dict[str, Any]:
+def survey_of(file: DeploymentFile, target: BundledTarget, baseline: Config) -> dict[str, Any]:
+    """What the machine is, and what no config can get out of it.
+
+    Raises:
+        UserError: the config doesn't fit, or a promise lies below the roofline's floor (exit code 2).
+    """
     machine = hardware()
     need = target.memory(baseline).total_bytes
     if need > machine.memory_bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from autotune.harness.context import Context
 from autotune.harness.effects import Boundary, Effects
 from autotune.harness.graph import RECURSION_LIMIT, compiled
 from autotune.harness.killswitch import KillSwitch, Stopped
-from autotune.harness.prepare import Options, prepare, target_for
+from autotune.harness.prepare import Options, prepare, survey_of, target_for
 from autotune.harness.progress import Progress
 from autotune.harness.rundir import RunDir
 from autotune.harness.state import State
@@ -55,13 +54,18 @@ def start(path: Path, runs: Path, options: Options, progress: Progress, observe:
         UserError: bad input, or a baseline that doesn't run.
     """
     ready = prepare(path, options, progress)
+    proposer = _proposer(options, ready.playbook)
     run = RunDir.create(runs, ready.file.deployment.name)
-    with ExitStack() as stack:
-        ledger = stack.enter_context(Ledger(run.ledger))
+    with Ledger(run.ledger) as ledger:
         ledger.append("run.started", ready.started, key="run.started")
-        ledger.append("survey", ready.survey, key="survey")
-        context = _context(run, ready.file, ready.target, ready.playbook, options, ledger, progress, observe)
-        return _drive(context)
+        context = _context(run, ready.file, ready.target, ready.playbook, proposer, options, ledger, progress, observe)
+        context.effects.once("survey", "survey", lambda: ready.survey)
+        try:
+            return _drive(context)
+        except UserError:
+            if not any(entry.data["raw_blob"] for entry in ledger.of_kind("trial")):
+                run.discard()  # nothing was measured, so there is nothing to resume or to report
+            raise
 
 
 def resume(run: RunDir, progress: Progress, budget: Budget | None = None, observe: Observer = _unobserved) -> Outcome:
@@ -77,15 +81,16 @@ def resume(run: RunDir, progress: Progress, budget: Budget | None = None, observ
         if ledger.recovered:
             progress.note(ledger.recovered)
         finished, started = ledger.find("finished"), ledger.find("run.started")
-        if started is None or ledger.find("survey") is None:
+        if started is None:
             raise UserError(
                 f"{run.path}: the run was stopped before it had begun; start a new one with `autotune tune`"
             )
         if finished is not None:
             return Outcome(run, **finished.data)
         options = Options.from_json(started.data["options"])
-        if budget is not None:
-            options = replace(options, budget=budget)
+        widened = [entry.data["budget"] for entry in ledger.of_kind("session")]
+        if budget is not None or widened:
+            options = replace(options, budget=budget or Budget(**widened[-1]))
         path = Path(started.data["file"])
         deployment = Deployment.model_validate(started.data["deployment"])
         file = DeploymentFile(path, deployment, frozenset(started.data["managed"]))
@@ -93,7 +98,10 @@ def resume(run: RunDir, progress: Progress, budget: Budget | None = None, observ
         if digest(playbook.model_dump(mode="json")) != started.data["playbook"]["digest"]:
             raise UserError(f"playbook {deployment.playbook} changed since the run started; start a new run")
         target = target_for(deployment, path)
-        return _drive(_context(run, file, target, playbook, options, ledger, progress, observe))
+        proposer = _proposer(options, playbook)
+        context = _context(run, file, target, playbook, proposer, options, ledger, progress, observe)
+        context.effects.once("survey", "survey", lambda: survey_of(file, target, context.baseline))
+        return _drive(context)
 
 
 def _context(
@@ -101,6 +109,7 @@ def _context(
     file: DeploymentFile,
     target: BundledTarget,
     playbook: Playbook,
+    proposer: Proposer,
     options: Options,
     ledger: Ledger,
     progress: Progress,
@@ -113,7 +122,7 @@ def _context(
         space=target.knobs,
         baseline=target.knobs.resolve(file.deployment.config),
         playbook=playbook,
-        proposer=_proposer(options, playbook),
+        proposer=proposer,
         effects=Effects(ledger, options.budget, KillSwitch(run.path), observe),
         progress=progress,
         commit=options.commit,
@@ -132,7 +141,7 @@ def _proposer(options: Options, playbook: Playbook) -> Proposer:
 def _drive(context: Context) -> Outcome:
     run, ledger = context.run, context.ledger
     switch = context.effects.kill_switch
-    ledger.append("session", {"pid": os.getpid()})
+    ledger.append("session", {"pid": os.getpid(), "budget": context.effects.budget.to_json()})
     thread: Any = {"configurable": {"thread_id": run.id}, "recursion_limit": RECURSION_LIMIT}
     with switch.listening(), compiled(run.checkpoints) as graph:
         known = graph.get_state(thread)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
 from autotune.harness.context import Context
+from tools.canonical import canonical_json
 from tools.measure.summary import summarise
 from tools.profile.hardware import hardware
 from tools.proposal import Proposal
@@ -21,6 +23,7 @@ def carry_out(
     """The recorded trial `trial_id`; launches and measures it if the ledger doesn't hold it yet.
 
     A `trial.started` entry goes first, so that a launch that a crash cut short stays visible beside its repetition.
+    What was measured to its end is never measured again: it is on disk before it is recorded.
     """
     return context.effects.once(
         f"trial:{trial_id}",
@@ -33,6 +36,10 @@ def carry_out(
 def _measure(
     context: Context, trial_id: str, role: str, arm: str, proposal: Proposal, config: Config, seed: int
 ) -> dict[str, Any]:
+    finished = context.run.path / "measured" / f"{trial_id}.json"
+    if finished.is_file():
+        # Killed between measurement and record: what was measured counts, whatever it was.
+        return dict(json.loads(finished.read_text()))
     deployment = context.file.deployment
     context.ledger.append("trial.started", {"id": trial_id, "config": dict(config.values), "seed": seed})
     started = time.monotonic()
@@ -52,7 +59,7 @@ def _measure(
         raw = context.ledger.put_blob({"measurement": result.measurement.to_json(), "greedy": greedy})
         summary = summarise(result.measurement, deployment.slo)
     failure = result.failure
-    return {
+    data = {
         "id": trial_id,
         "role": role,
         "arm": arm,
@@ -70,3 +77,8 @@ def _measure(
         if failure
         else None,
     }
+    finished.parent.mkdir(exist_ok=True)
+    draft = finished.with_suffix(".part")
+    draft.write_bytes(canonical_json(data))
+    draft.replace(finished)
+    return data

@@ -88,8 +88,27 @@ def test_a_server_that_never_becomes_ready_is_said_so_and_reaped(
     assert done.returncode == 1
     assert "doesn't run (timeout)" in done.stderr and "log" in done.stderr
     assert '"exit_code": 1' in done.stdout
+    assert list((tmp_path / "runs").glob("*/*")) == []
     assert engines_of(tiny_model) == []
     assert git(deployment.parent, "branch", "--list") == "* main"
+
+
+def test_an_llm_without_its_key_is_refused_before_anything_exists(
+    make_repo: Callable[..., Path], tmp_path: Path
+) -> None:
+    llm = (
+        "--proposer",
+        "llm",
+        "--llm-url",
+        "http://127.0.0.1:9/v1",
+        "--llm-model",
+        "m",
+        "--llm-key-env",
+        "NO_SUCH_KEY",
+    )
+    done = autotune("tune", make_repo(), *llm, cwd=tmp_path)
+    assert done.returncode == 1 and "NO_SUCH_KEY" in done.stderr
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_taken_port_is_refused_at_once(tiny_model: Path, tmp_path: Path) -> None:

@@ -274,6 +274,13 @@ def test_other_greedy_tokens_are_a_loss_but_the_baselines_own_flips_are_not(conf
 
 
 # the gate
+def test_what_is_not_better_is_told_as_such_whatever_it_costs(confirmation: Confirmation) -> None:
+    judgement = judge(
+        "confirm", confirmation(baseline=(0.3,) * 4, candidate=(0.6,) * 4)
+    )  # worse, and breaks the promise
+    assert judgement.refusal is not None and judgement.refusal.rule == improvement.RULE
+
+
 def test_the_gate_stops_at_the_first_fail_and_scores_it_zero(confirmation: Confirmation) -> None:
     evidence = confirmation()
     judgement = judge("confirm", replace(evidence, managed=frozenset()))

@@ -14,7 +14,7 @@ from tools.errors import UserError
 from tools.ledger import Entry
 from tools.manifests.yaml_file import YamlFile
 from tools.repo import commit_change
-from verifiers import Judgement
+from verifiers import Judgement, improvement
 
 __all__ = ["finish", "publish"]
 
@@ -88,9 +88,12 @@ def _outcome(context: Context) -> dict[str, Any]:
         return {"decision": "tuned", "exit_code": 0, "sentence": f"PASS: {where}."}
     refusal = judgement.refusal
     assert refusal is not None
-    sentence = f"No commit, the baseline is kept. {refusal.status} {refusal.rule}: {refusal.sentence}."
-    if judgement.status == "INCONCLUSIVE":
-        return {"decision": "inconclusive", "exit_code": 3, "sentence": sentence}
-    if refusal.rule == "improvement.primary" and judgement.status == "FAIL":
+    # Whether it is better is asked before what it costs: what isn't better is left alone, and nothing was refused.
+    better = next((v for v in judgement.verdicts if v.rule == improvement.RULE), None)
+    shown = better if better is not None and better.status in ("FAIL", "INCONCLUSIVE") else refusal
+    sentence = f"No commit, the baseline is kept. {shown.status} {shown.rule}: {shown.sentence}."
+    if shown is better and better.status == "FAIL":
         return {"decision": "unchanged", "exit_code": 0, "sentence": sentence}
+    if shown.status == "INCONCLUSIVE":
+        return {"decision": "inconclusive", "exit_code": 3, "sentence": sentence}
     return {"decision": "refused", "exit_code": 2, "sentence": sentence}

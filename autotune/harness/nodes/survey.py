@@ -88,8 +88,14 @@ def _judge(context: Context, trial_id: str) -> dict[str, Any]:
 
 def _baseline_failed(context: Context, kind: str, message: str, log: Path) -> UserError:
     return UserError(
-        f"the baseline doesn't run ({kind}): {message}\nmend config: in {context.file.path}; the server's log is {log}"
+        f"the baseline doesn't run ({kind}): {message}\n"
+        f"mend config: in {context.file.path}; the server's log ends in:\n{_tail(log)}"
     )
+
+
+def _tail(log: Path, lines: int = 8) -> str:
+    text = log.read_text(errors="replace").splitlines()[-lines:] if log.is_file() else []
+    return "\n".join(f"  {line}" for line in text) or "  (nothing)"
 
 
 def survey_budget(state: State, runtime: Runtime[Context]) -> Command[Literal["decide"]]:
