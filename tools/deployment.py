@@ -7,17 +7,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from tools.canonical import digest
 from tools.errors import UserError
 from tools.manifests.yaml_file import YamlFile
 from tools.measure.slo import Slo
-from tools.measure.summary import METRICS, lower_is_better
+from tools.measure.summary import METRICS, MIN_SAMPLES_P99, lower_is_better
 from tools.measure.workload import WorkloadSpec
 from tools.targets.knobs import Value
 
-__all__ = ["Acceptance", "Deployment", "DeploymentFile", "Guardrail", "Objective", "load_deployment"]
+__all__ = [
+    "Acceptance",
+    "Deployment",
+    "DeploymentFile",
+    "Guardrail",
+    "Objective",
+    "load_deployment",
+    "parse_deployment",
+]
 
 
 class _Strict(BaseModel):
@@ -81,6 +89,20 @@ class Deployment(_Strict):
     playbook: str = "interactive-latency"
     ready_timeout_s: float = Field(default=120.0, gt=0)
 
+    @model_validator(mode="after")
+    def _measurable(self) -> Deployment:
+        """A promise that this workload can never show would cost the whole budget before it is found out."""
+        named = [*self.slo.bounds(), self.objective.metric, *(rail.metric for rail in self.guardrails)]
+        for metric in named:
+            if metric.startswith("p99_") and "_itl" not in metric and self.workload.requests < MIN_SAMPLES_P99:
+                raise ValueError(
+                    f"{metric} needs at least {MIN_SAMPLES_P99} requests in the workload, "
+                    f"found {self.workload.requests}; promise a p95, or raise workload.requests"
+                )
+            if metric in ("request_goodput", "slo_attainment") and not self.slo.bounds():
+                raise ValueError(f"{metric} counts requests that keep a promise, and slo: holds none")
+        return self
+
     @property
     def digest(self) -> str:
         """sha256 of the whole promise; changes when anything in the file does."""
@@ -103,7 +125,16 @@ def load_deployment(path: Path) -> DeploymentFile:
     Raises:
         UserError: no such file, not YAML, a duplicate or unknown key, a wrong type; the message names the place.
     """
-    file = YamlFile.read(path)
+    return parse_deployment(YamlFile.read(path))
+
+
+def parse_deployment(file: YamlFile) -> DeploymentFile:
+    """The deployment that `file` holds.
+
+    Raises:
+        UserError: as `load_deployment`, but for a missing file.
+    """
+    path = file.path
     try:
         deployment = Deployment.model_validate(file.data)
     except ValidationError as error:
@@ -133,7 +164,7 @@ def _sentence(problem: Any) -> str:
         return f"unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else "; remove it")
     message = str(problem["msg"]).removeprefix("Value error, ")
     found = problem.get("input")
-    return message if problem["type"] == "missing" else f"{message}; found {found!r}"
+    return message if problem["type"] == "missing" or not problem["loc"] else f"{message}; found {found!r}"
 
 
 def _all_field_names(model: type[BaseModel]) -> list[str]:

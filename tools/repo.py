@@ -22,6 +22,7 @@ __all__ = [
     "commit_change",
     "commits_with_trailer",
     "file_at",
+    "files_changed",
     "read_trailers",
 ]
 
@@ -112,6 +113,19 @@ def commit_change(
         _require_one_file(repo, state, sha)
         _move_branch(repo, branch, sha, tip)
     return CommitResult(sha, branch, created=True)
+
+
+def files_changed(file: Path, sha: str) -> list[str]:
+    """Paths that commit `sha` changes against its parent, in the repository of `file`.
+
+    Raises:
+        UserError: no such commit, or it has no parent.
+    """
+    with _open(file.resolve()) as repo:
+        if _resolve(repo, f"{sha}^") is None:
+            raise UserError(f"{repo.working_dir}: there is no commit {sha} with a parent")
+        text = str(repo.git.diff_tree("--name-only", "--no-commit-id", "-r", "-z", sha))
+    return [name for name in text.split("\0") if name]
 
 
 def read_trailers(file: Path, sha: str) -> dict[str, str]:

@@ -37,6 +37,7 @@ def replacing(old: str, new: str) -> Edit:
         pytest.param(replacing("max_num_seqs: 1 ", "max_num_seqs: 0 "), 1, "1 to 512", id="out of range"),
         pytest.param(replacing("objective:", "objectiv:"), 1, "did you mean 'objective'", id="unknown key"),
         pytest.param(replacing("p95_ttft_ms", "p95_tft_ms"), 1, "did you mean p95_ttft_ms", id="unknown metric"),
+        pytest.param(replacing("{p95: 5000}", "{p99: 5000}"), 1, "at least 368 requests", id="p99 of 24 requests"),
         pytest.param(replacing("trials_per_arm: 4", "trials_per_arm: 5"), 1, "multiple of 2", id="odd arms"),
         pytest.param(
             replacing("max_num_seqs: 1 ", "max_num_seqs: 1\n  max_num_seqs: 2 "), 1, "a second time", id="duplicate key"

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 from autotune.harness import RunDir
 from autotune.report import write
 from autotune.verify import verify_run
 from tests.autotune.conftest import DEPLOYMENT, ENVIRONMENT, Tuned, commit_deployment, git
-from tools.ledger import Ledger
+from tools.ledger import Entry, Ledger
 from tools.manifests.yaml_file import YamlFile
 
 BRANCH = "autotune/tiny-chat/interactive-latency"
@@ -77,48 +80,75 @@ def test_the_page_is_whole_and_shows_every_measured_launch(tuned: Tuned) -> None
 
 
 def test_a_record_that_was_changed_is_noticed(tuned: Tuned, tmp_path: Path) -> None:
-    def copy(name: str) -> RunDir:
+    def copied(name: str) -> RunDir:
         return RunDir(Path(shutil.copytree(tuned.run.path, tmp_path / name)))
 
-    flipped = copy("flipped")
+    flipped = copied("flipped")
     text = flipped.ledger.read_text()
     flipped.ledger.write_text(text.replace('"role":"confirm"', '"role":"cOnfirm"', 1))
     assert any("hash" in problem for problem in verify_run(flipped).problems)
 
-    dropped = copy("dropped")
+    dropped = copied("dropped")
     lines = text.splitlines(keepends=True)
     dropped.ledger.write_text("".join(lines[:5] + lines[6:]))
     assert verify_run(dropped).problems
 
-    raw = copy("raw")
+    raw = copied("raw")
     blob = next((raw.path / "raw").iterdir())
     blob.write_bytes(blob.read_bytes()[:-20])
     assert verify_run(raw).problems
 
 
 def test_a_rebuilt_chain_no_longer_holds_the_head_that_the_commit_notes(tuned: Tuned, tmp_path: Path) -> None:
-    rebuilt = RunDir(Path(shutil.copytree(tuned.run.path, tmp_path / "rebuilt")))
-    entries = list(Ledger.read(rebuilt.ledger))
-    rebuilt.ledger.unlink()
-    with Ledger(rebuilt.ledger) as ledger:
-        for entry in entries:
-            data = {**entry.data, "noise": 0.0} if entry.kind == "budget" else entry.data
-            ledger.append(entry.kind, data, key=entry.key)
-    found = verify_run(rebuilt)
+    def tidied(entry: Entry, data: dict[str, Any]) -> None:
+        if entry.kind == "budget":
+            data["noise"] = 0.0
+
+    found = verify_run(reforged(tuned, tmp_path / "rebuilt", tidied))
     assert not found.anchored and any("anchor" in problem for problem in found.problems)
 
 
-def test_figures_that_do_not_follow_from_the_raw_records_are_noticed(tuned: Tuned, tmp_path: Path) -> None:
-    forged = RunDir(Path(shutil.copytree(tuned.run.path, tmp_path / "forged")))
+def reforged(tuned: Tuned, place: Path, change: Callable[[Entry, dict[str, Any]], None]) -> RunDir:
+    """A copy of the run whose chain was rebuilt as a whole, with `change` applied to the data of every entry."""
+    forged = RunDir(Path(shutil.copytree(tuned.run.path, place)))
     entries = list(Ledger.read(forged.ledger))
     forged.ledger.unlink()
     with Ledger(forged.ledger) as ledger:
         for entry in entries:
-            data = dict(entry.data)
-            if entry.kind == "trial" and data["id"] == "c2":
-                data["summary"] = {**data["summary"], "p95_ttft_ms": 0.21}
+            data = copy.deepcopy(dict(entry.data))
+            change(entry, data)
             ledger.append(entry.kind, data, key=entry.key)
-    assert any("trial c2" in problem for problem in verify_run(forged).problems)
+    return forged
+
+
+def test_another_deployment_than_the_owners_file_is_noticed(tuned: Tuned, tmp_path: Path) -> None:
+    def easier(entry: Entry, data: dict[str, Any]) -> None:
+        if entry.kind == "run.started":
+            data["deployment"]["objective"]["min_effect"] = 0.0001
+
+    def other_text(entry: Entry, data: dict[str, Any]) -> None:
+        easier(entry, data)
+        if entry.kind == "run.started":
+            data["file_text"] = data["file_text"].replace("min_effect: 0.1", "min_effect: 0.0001")
+
+    assert any("file's text" in p for p in verify_run(reforged(tuned, tmp_path / "easier", easier)).problems)
+    assert any("began on" in p for p in verify_run(reforged(tuned, tmp_path / "text", other_text)).problems)
+
+
+def test_a_run_that_claims_more_than_its_verdict_is_noticed(tuned: Tuned, tmp_path: Path) -> None:
+    def claim(entry: Entry, data: dict[str, Any]) -> None:
+        if entry.kind == "run.finished":
+            data["decision"] = "unchanged"
+
+    assert any("bear out" in problem for problem in verify_run(reforged(tuned, tmp_path / "claim", claim)).problems)
+
+
+def test_figures_that_do_not_follow_from_the_raw_records_are_noticed(tuned: Tuned, tmp_path: Path) -> None:
+    def flatter(entry: Entry, data: dict[str, Any]) -> None:
+        if entry.kind == "trial" and data["id"] == "c2":
+            data["summary"]["p95_ttft_ms"] = 0.21
+
+    assert any("trial c2" in problem for problem in verify_run(reforged(tuned, tmp_path / "flat", flatter)).problems)
 
 
 def test_a_deployment_that_is_good_already_is_left_alone(tiny_model: Path, tmp_path: Path) -> None:

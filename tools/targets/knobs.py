@@ -99,7 +99,8 @@ class Config:
         """Knobs whose value differs, as `{name: (here, there)}`."""
         names = sorted(self.values.keys() | other.values.keys())
         pairs = {name: (self.values.get(name), other.values.get(name)) for name in names}
-        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+        # True equals 1 in Python, but not on a command line.
+        return {name: (a, b) for name, (a, b) in pairs.items() if a != b or type(a) is not type(b)}
 
     def patched(self, patch: Mapping[str, Value]) -> Config:
         """This config with the knobs of `patch` changed. Check values with `KnobSpace.resolve` first."""
