@@ -16,6 +16,8 @@ def verify(evidence: Evidence) -> Verdict:
     measured = [trial for trial in evidence.trials if trial.measurement]
     if not measured:
         return error(RULE, "no trial was measured")
+    if len({trial.measurement.extras for trial in measured if trial.measurement}) > 1:
+        return failed(RULE, "the trials were driven with different extensions of the API", *measured)
     for trial in measured:
         problem = _problem(trial)
         if problem:
@@ -29,12 +31,15 @@ def _problem(trial: TrialEvidence) -> str:
     assert m is not None
     if m.offered != len(trial.asked_tokens):
         return f"{m.offered} requests were offered, the workload has {len(trial.asked_tokens)}"
+    indexes = [record.index for record in m.records]
+    if len(set(indexes)) != len(indexes) or not set(indexes) <= set(range(m.offered)):
+        return "a request was recorded twice, or was never offered"
     missing = m.offered - m.completed - m.failed - m.timed_out
     if missing:
         return f"{missing} of {m.offered} requests are unaccounted for"
     if m.completed == 0:
         return "no request was completed"
-    return _lengths(m, trial.asked_tokens) or _tokens(m) or _prefix_hits(m, trial.declared_sharing)
+    return _lengths(m, trial.asked_tokens) or _tokens(m) or _prompts(m) or _prefix_hits(m, trial.declared_sharing)
 
 
 def _lengths(m: Measurement, asked: tuple[int, ...]) -> str:
@@ -58,6 +63,17 @@ def _tokens(m: Measurement) -> str:
         return "the server doesn't count its generated tokens"
     if (all_done and server != client) or server < client:
         return f"the server counted {server:.0f} generated tokens, the client {client}"
+    return ""
+
+
+def _prompts(m: Measurement) -> str:
+    """A server that cuts a prompt short has fewer tokens of it to count."""
+    client = sum(record.prompt_tokens or 0 for record in m.records)
+    server = m.counted("prompt_tokens")
+    if server is None:
+        return "the server doesn't count its prompt tokens"
+    if m.completed == m.offered and server != client:
+        return f"the server counted {server:.0f} prompt tokens, its answers say {client}"
     return ""
 
 

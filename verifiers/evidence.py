@@ -56,6 +56,8 @@ class Evidence:
     workload_spec_digest: str
     memory_bytes: int
     tpot_floor_ms: float | None
+    model_digest: str
+    "Of the model that was asked for, read from its files before anything was launched."
     candidate: Config | None = None
     memory_need_bytes: int | None = None
     unfit: str = ""
@@ -87,14 +89,14 @@ class Evidence:
         known = [value for value in values if value is not None]
         return known if len(known) == len(values) else None
 
-    def proposing(self, candidate: Config, need_bytes: int | None, *, unfit: str = "", repeats: bool) -> Evidence:
-        """The same context with `candidate` proposed. `repeats`: it re-measures a known config on purpose."""
+    def proposing(self, candidate: Config, need_bytes: int | None, *, unfit: str = "") -> Evidence:
+        """The same context with `candidate` proposed; what was tried before is in question beside it."""
         return replace(
             self,
             candidate=candidate,
             memory_need_bytes=need_bytes,
             unfit=unfit,
-            trials=() if repeats else self.search,
+            trials=self.search,
         )
 
     def about(self, trials: Iterable[TrialEvidence]) -> Evidence:
@@ -134,6 +136,7 @@ def gather(ledger: LedgerView) -> Evidence:
         workload_spec_digest=deployment.workload.digest,
         memory_bytes=facts["memory_bytes"],
         tpot_floor_ms=facts["tpot_floor_ms"],
+        model_digest=facts["model_digest"],
         trials=tuple(searched),
         search=tuple(searched),
     )

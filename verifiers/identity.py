@@ -31,8 +31,10 @@ def verify(evidence: Evidence) -> Verdict:
             return failed(RULE, f"trial {trial.id} asked for {wrong}", trial)
         if before.config_digest and before.config_digest != digest(dict(before.config)):
             return failed(RULE, f"the two sources of trial {trial.id} state different configs", trial)
-        if (before.model_digest, before.engine) != (reference.model_digest, reference.engine):
-            return failed(RULE, f"trial {trial.id} served another model or engine than trial {measured[0].id}", trial)
+        if {before.model_digest, after.model_digest} != {evidence.model_digest}:
+            return failed(RULE, f"trial {trial.id} served another model than the one that was asked for", trial)
+        if before.engine != reference.engine:
+            return failed(RULE, f"trial {trial.id} served another engine than trial {measured[0].id}", trial)
         if before.process_started_at and abs(before.started_at - before.process_started_at) > _CLOCK_SLACK_S:
             return failed(RULE, f"trial {trial.id} was answered by a process that we did not start", trial)
     starts = [_before(trial).started_at for trial in measured]

@@ -10,7 +10,7 @@ from typing import Any
 from tools.deployment import Deployment
 from tools.ledger import Entry
 from tools.measure.summary import lower_is_better
-from tools.proposal import Proposal
+from tools.proposal import Proposal, Source
 from tools.targets.knobs import Config, Value
 
 __all__ = ["History", "Refused", "Tried"]
@@ -25,7 +25,7 @@ class Tried:
     "Place in the ledger."
     role: str
     "baseline | search"
-    source: str
+    source: Source
     patch: Mapping[str, Value]
     config: Config
     seed: int
@@ -122,13 +122,7 @@ class History:
     @property
     def incumbent(self) -> Tried | None:
         """The best candidate that was measured and not refused: fewest broken promises first, then the objective."""
-        ranked = [t for t in self.candidates if self.objective(t) is not None]
-        sign = 1 if self.deployment.objective.lower_is_better else -1
-        return min(
-            ranked,
-            key=lambda t: (len(t.guardrail_misses), len(t.slo_misses), sign * (self.objective(t) or 0.0)),
-            default=None,
-        )
+        return self._best(self.candidates)
 
     def gain(self, trial: Tried) -> float | None:
         """Relative improvement of the objective over the baseline's mean; negative if worse."""
@@ -145,16 +139,29 @@ class History:
 
     @property
     def worth_confirming(self) -> Tried | None:
-        """The incumbent, if it promises more than the least effect and than the noise, or mends a broken promise."""
-        best = self.incumbent
-        if best is None or best.guardrail_misses:
-            return None
-        base_misses = min((len(t.slo_misses) for t in self.baselines), default=0)
-        gain = self.gain(best)
+        """The best of the candidates that promise more than the least effect and the noise, and break nothing more.
+
+        Chosen among those alone: a candidate that keeps one promise more and gains nothing must not hide a real gain.
+        """
+        kept = min((len(t.slo_misses) for t in self.baselines), default=0)
         needed = max(self.deployment.objective.min_effect, self.noise or 0.0)
-        if gain is None or gain < needed or len(best.slo_misses) > base_misses:
-            return None
-        return best
+        return self._best(
+            t
+            for t in self.candidates
+            if not t.guardrail_misses and len(t.slo_misses) <= kept and (self.gain(t) or 0.0) >= needed
+        )
+
+    def _best(self, trials: Iterable[Tried]) -> Tried | None:
+        """Fewest broken promises first, then the objective."""
+        measured = [(value, t) for t in trials if (value := self.objective(t)) is not None]
+        sign = 1 if self.deployment.objective.lower_is_better else -1
+
+        def rank(pair: tuple[float, Tried]) -> tuple[int, int, float]:
+            value, trial = pair
+            return len(trial.guardrail_misses), len(trial.slo_misses), sign * value
+
+        best = min(measured, key=rank, default=None)
+        return best[1] if best else None
 
 
 def _tried(entry: Entry, judged: Entry | None, deployment: Deployment, baselines: list[dict[str, float]]) -> Tried:

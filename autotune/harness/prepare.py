@@ -127,10 +127,11 @@ def survey_of(file: DeploymentFile, target: BundledTarget, baseline: Config) -> 
     """
     machine = hardware()
     need = target.memory(baseline).total_bytes
-    if need > machine.memory_bytes:
+    memory_bytes = machine.gpu_memory_bytes if file.deployment.device == "cuda" else machine.memory_bytes
+    if need > memory_bytes:
         raise UserError(
-            f"{file.path}: the config needs {need / 2**30:.1f} GiB by the memory formula, the machine has "
-            f"{machine.memory_bytes / 2**30:.1f} GiB; lower kv_cache_tokens or max_num_batched_tokens"
+            f"{file.path}: the config needs {need / 2**30:.1f} GiB by the memory formula, the device has "
+            f"{memory_bytes / 2**30:.1f} GiB; lower kv_cache_tokens or max_num_batched_tokens"
         )
     roofline = measure_roofline(device=file.deployment.device)
     floors = target.floors(roofline, baseline, prompt_tokens=file.deployment.workload.prompt_tokens.min)
@@ -145,7 +146,8 @@ def survey_of(file: DeploymentFile, target: BundledTarget, baseline: Config) -> 
     return {
         "hardware": machine.to_json(),
         "environment": machine.fingerprint,
-        "memory_bytes": machine.memory_bytes,
+        "memory_bytes": memory_bytes,
+        "model_digest": target.model_digest(),
         "memory_need_bytes": need,
         "roofline": roofline.to_json(),
         "floors": floors,

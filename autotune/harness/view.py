@@ -11,7 +11,6 @@ from autotune.harness.estimate import confirm_seconds, trials_affordable
 from autotune.harness.history import History, Refused, Tried
 from tools.measure.calibrate import Calibration
 from tools.measure.workload import materialise
-from tools.proposal import Source
 
 __all__ = ["view_of"]
 
@@ -45,7 +44,7 @@ def _trial(history: History, tried: Tried) -> TrialView:
     return TrialView(
         id=tried.id,
         patch=tried.patch,
-        source=cast(Source, tried.source),
+        source=tried.source,
         outcome=cast(Outcome, tried.outcome),
         metrics=tried.summary,
         slo_misses=tried.slo_misses,

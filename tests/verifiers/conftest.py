@@ -95,7 +95,7 @@ def trial(
     )
     generated = float(sum(r.output_tokens or 0 for r in records))
     prompt = float(sum(r.prompt_tokens or 0 for r in records))
-    zero = {"generation_tokens": 0.0, "prefix_queries_tokens": 0.0, "prefix_hit_tokens": 0.0}
+    zero = {"prompt_tokens": 0.0, "generation_tokens": 0.0, "prefix_queries_tokens": 0.0, "prefix_hit_tokens": 0.0}
     measurement = Measurement(
         workload_digest=workload.digest,
         spec_digest=workload.spec_digest,
@@ -111,6 +111,7 @@ def trial(
         identity_after=identity,
         counters_before=zero,
         counters_after={
+            "prompt_tokens": prompt,
             "generation_tokens": generated,
             "prefix_queries_tokens": prompt,
             "prefix_hit_tokens": prompt / 2,
@@ -182,6 +183,7 @@ def confirmation(deployment: Deployment) -> Confirmation:
             workload_spec_digest=deployment.workload.digest,
             memory_bytes=8 << 30,
             tpot_floor_ms=1.0,
+            model_digest="m" * 64,
             candidate=proposed,
             memory_need_bytes=1 << 30,
             plan=plan,

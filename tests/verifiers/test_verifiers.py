@@ -65,9 +65,8 @@ def test_a_knob_that_the_owner_did_not_mark_is_refused(confirmation: Confirmatio
 # duplicate, feasibility, environment, physics
 def test_a_config_that_was_tried_is_not_tried_again(confirmation: Confirmation) -> None:
     evidence = confirmation()
-    assert duplicate.verify(evidence.proposing(evidence.baseline, 1, repeats=False)).status == "FAIL"
-    assert duplicate.verify(evidence.proposing(evidence.baseline, 1, repeats=True)).status == "PASS"
-    assert duplicate.verify(evidence.proposing(SPACE.resolve({"max_num_seqs": 9}), 1, repeats=False)).status == "PASS"
+    assert duplicate.verify(evidence.proposing(evidence.baseline, 1)).status == "FAIL"
+    assert duplicate.verify(evidence.proposing(SPACE.resolve({"max_num_seqs": 9}), 1)).status == "PASS"
 
 
 def test_what_does_not_fit_into_memory_is_refused_and_the_unknown_is_no_pass(confirmation: Confirmation) -> None:
@@ -97,7 +96,7 @@ def test_a_server_that_restarted_during_the_load_is_noticed(confirmation: Confir
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"model_digest": "x"}, "another model"),
+        ({"model_digest": "x"}, "another model than the one"),
         ({"config_digest": "x"}, "two sources"),
         ({"process_started_at": 5.0}, "did not start"),
     ],
@@ -142,6 +141,18 @@ def test_a_dropped_request_is_missed(confirmation: Confirmation, deployment: Dep
     assert "unaccounted" in accounting.verify(altered(evidence, 0, deployment, records=short)).sentence
     fewer = altered(evidence, 0, deployment, records=short, offered=9)
     assert "the workload has 10" in accounting.verify(fewer).sentence
+
+
+def test_a_request_recorded_twice_a_cut_prompt_and_other_extensions_are_noticed(
+    confirmation: Confirmation, deployment: Deployment
+) -> None:
+    evidence = confirmation()
+    m = evidence.trials[0].measurement
+    twice = (m.records[0], *m.records[:-1])  # type: ignore[union-attr]
+    assert "twice" in accounting.verify(altered(evidence, 0, deployment, records=twice)).sentence
+    cut = {**m.counters_after, "prompt_tokens": 10.0}  # type: ignore[union-attr,dict-item]
+    assert "prompt tokens" in accounting.verify(altered(evidence, 0, deployment, counters_after=cut)).sentence
+    assert "extensions" in accounting.verify(altered(evidence, 0, deployment, extras=())).sentence
 
 
 def test_tokens_that_server_and_client_count_differently_are_noticed(

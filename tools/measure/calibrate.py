@@ -26,6 +26,10 @@ from tools.targets.target import Endpoint
 __all__ = ["Calibration", "derive_seed", "impulse_response"]
 
 
+BURST_REQUESTS = 32
+"""Most requests of the burst: a larger one would time out on a server that serves its own rate well."""
+
+
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """Medians of requests sent one at a time, and rates of the same mix sent all at once."""
@@ -64,7 +68,7 @@ def impulse_response(
 ) -> Calibration:
     """The latency floor and the throughput ceiling of `endpoint` for the mix of requests in `spec`.
 
-    The floor comes from `floor_requests` requests one after the other, the ceiling from the spec's own number in one
+    The floor comes from `floor_requests` requests one after the other, the ceiling from at most BURST_REQUESTS in one
     burst. Each phase has a seed derived from `seed` (the spec's by default), so neither finds the other's prompts in a
     cache. Without a `dialect` the endpoint is warmed up first.
 
@@ -73,7 +77,7 @@ def impulse_response(
     """
     seed = spec.seed if seed is None else seed
     alone = spec.model_copy(update={"arrivals": Closed(kind="closed", concurrency=1), "requests": floor_requests})
-    at_once = spec.model_copy(update={"arrivals": Burst(kind="burst")})
+    at_once = spec.model_copy(update={"arrivals": Burst(kind="burst"), "requests": min(spec.requests, BURST_REQUESTS)})
     floor_load = materialise(alone, derive_seed(seed, "floor"))
     ceiling_load = materialise(at_once, derive_seed(seed, "ceiling"))
     if dialect is None:

@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 import engine
+from engine.digest import model_digest
 from engine.errors import StartRefused
 from engine.knobs import EngineKnobs, KnobRow, knob_table
 from engine.limits import context_limit
@@ -159,6 +160,10 @@ class BundledTarget:
         process.stop(grace_s)
         if port_is_open(urlsplit(endpoint.base_url).port or 0):
             raise ControlError(f"{endpoint.base_url}: the server has ended, but something else listens on its port")
+
+    def model_digest(self) -> str:
+        """The digest that a server of this model has to state."""
+        return model_digest(self.model_dir)
 
     def memory(self, config: Config) -> MemoryNeed:
         """What the engine's closed formula says of `config`; no process is started and torch isn't imported.

@@ -119,6 +119,10 @@ class Target(Protocol):
         """Drain, then end the whole process group. Does nothing if it has already ended."""
         ...
 
+    def model_digest(self) -> str:
+        """The digest that a server of the model has to state; read from the files, without launching."""
+        ...
+
     def memory(self, config: Config) -> MemoryNeed:
         """What `config` needs, without launching it."""
         ...

@@ -51,7 +51,7 @@ def _plan(context: Context, trial_id: str) -> dict[str, Any]:
         "plan": drawn.to_json(),
         "plan_digest": drawn.digest,
         "patch": dict(best.patch),
-        "proposal": Proposal(best.patch, best.hypothesis, "search").to_json(),
+        "proposal": Proposal(best.patch, best.hypothesis, best.source).to_json(),
         "memory_need_bytes": context.target.memory(best.config).total_bytes,
     }
 

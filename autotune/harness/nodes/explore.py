@@ -17,7 +17,7 @@ from autotune.harness.trials import carry_out
 from autotune.harness.view import view_of
 from tools.proposal import Proposal, Source
 from tools.targets.knobs import KnobError
-from verifiers import gather, judge
+from verifiers import Judgement, gather, judge
 
 __all__ = ["decide", "judge_trial", "preflight", "trial"]
 
@@ -41,7 +41,8 @@ def decide(state: State, runtime: Runtime[Context]) -> Command[Literal["decide",
         return Command(goto="plan")
     if isinstance(action, Search):
         return Command(goto="decide", update=update(turn=turn, queued=action.trials))
-    if isinstance(action, Inspect):
+    unknown = isinstance(action, Measure) and action.trial not in {t.id for t in context.history.tried}
+    if isinstance(action, Inspect) or unknown:
         return Command(goto="decide", update=update(turn=turn))
     return Command(goto="preflight", update=update(turn=turn))
 
@@ -90,9 +91,7 @@ def _proposal(context: Context, turn: int) -> tuple[Proposal, bool]:
     assert entry is not None
     action = parse_action(entry.data["action"])
     if isinstance(action, Measure):
-        tried = next((t for t in context.history.tried if t.id == action.trial), None)
-        if tried is None:
-            return Proposal({}, f"measure {action.trial}, which doesn't exist", "llm"), True
+        tried = next(t for t in context.history.tried if t.id == action.trial)
         return Proposal(tried.patch, f"measure {action.trial} again", "search"), True
     assert isinstance(action, Propose)
     asked: Source = "llm" if context.proposer.name == "llm" else "playbook"
@@ -114,13 +113,15 @@ def preflight(state: State, runtime: Runtime[Context]) -> Command[Literal["decid
 
 
 def _preflight(context: Context, proposal: Proposal, repeats: bool) -> dict[str, Any]:
+    if repeats:  # a config that was measured already has passed these questions, or is the owner's own
+        return {"proposal": proposal.to_json(), **Judgement((), "PASS", 0.0).to_json()}
     evidence = gather(context.ledger)
     candidate, need, unfit = context.baseline.patched(proposal.patch), None, ""
     try:
         need = context.target.memory(candidate).total_bytes
     except KnobError as refusal:
         unfit = str(refusal)
-    judgement = judge("preflight", evidence.proposing(candidate, need, unfit=unfit, repeats=repeats))
+    judgement = judge("preflight", evidence.proposing(candidate, need, unfit=unfit))
     return {"proposal": proposal.to_json(), **judgement.to_json()}
 
 

@@ -104,7 +104,7 @@ def survey_budget(state: State, runtime: Runtime[Context]) -> Command[Literal["d
     foreseen = context.effects.once("budget", "budget", lambda: _foresee(context))
     context.progress.note(
         f"budget: up to {foreseen['trials']} trials, then {foreseen['confirm_launches']} launches to confirm; "
-        f"about {foreseen['seconds'] / 60:.0f} min in all, stopped at {foreseen['wall_s'] / 60:.0f} min"
+        f"about {foreseen['seconds'] / 60:.0f} min more, stopped at {foreseen['wall_s'] / 60:.0f} min"
     )
     return Command(goto="decide")
 
