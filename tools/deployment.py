@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from tools.canonical import digest
 from tools.errors import UserError
 from tools.manifests.yaml_file import YamlFile
 from tools.measure.slo import Slo
@@ -102,11 +101,6 @@ class Deployment(_Strict):
             if metric in ("request_goodput", "slo_attainment") and not self.slo.bounds():
                 raise ValueError(f"{metric} counts requests that keep a promise, and slo: holds none")
         return self
-
-    @property
-    def digest(self) -> str:
-        """sha256 of the whole promise; changes when anything in the file does."""
-        return digest(self.model_dump(mode="json"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,14 @@ class RepoState:
     blob: str
     "Object id of the file's content in that commit."
 
+    def to_json(self) -> dict[str, str]:
+        """Plain strings. `blob` is called `object` there: in a ledger, a field called blob names its own raw data."""
+        return {"root": str(self.root), "file": self.file, "head": self.head, "object": self.blob}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, str]) -> RepoState:
+        return cls(Path(data["root"]), data["file"], data["head"], data["object"])
+
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:

@@ -5,8 +5,19 @@ id, one sentence for a person, and the ids of the evidence it rests on. Missing 
 """
 
 from verifiers.evidence import Evidence, TrialEvidence, gather
-from verifiers.gate import Judgement, Stage, judge
+from verifiers.gate import FAMILIES, Judgement, Stage, judge
 from verifiers.plan import Plan
 from verifiers.verdict import Status, Verdict
 
-__all__ = ["Evidence", "Judgement", "Plan", "Stage", "Status", "TrialEvidence", "Verdict", "gather", "judge"]
+__all__ = [
+    "FAMILIES",
+    "Evidence",
+    "Judgement",
+    "Plan",
+    "Stage",
+    "Status",
+    "TrialEvidence",
+    "Verdict",
+    "gather",
+    "judge",
+]

@@ -55,7 +55,8 @@ class Evidence:
     baseline: Config
     workload_spec_digest: str
     memory_bytes: int
-    tpot_floor_ms: float | None
+    floors_ms: Mapping[str, float]
+    "The roofline's floors by latency, `ttft_ms` and `tpot_ms`."
     model_digest: str
     "Of the model that was asked for, read from its files before anything was launched."
     candidate: Config | None = None
@@ -113,12 +114,9 @@ def gather(ledger: LedgerView) -> Evidence:
     facts: dict[str, Any] = {}
     searched: list[TrialEvidence] = []
     confirmed: list[TrialEvidence] = []
-    plan_entry: Entry | None = None
     for entry in ledger:
         if entry.kind in ("run.started", "survey"):
             facts.update(entry.data)
-        elif entry.kind == "plan":
-            plan_entry = entry
         elif entry.kind == "trial":
             deployment = Deployment.model_validate(facts["deployment"])
             trial = _trial(entry, deployment, ledger)
@@ -135,11 +133,12 @@ def gather(ledger: LedgerView) -> Evidence:
         baseline=baseline,
         workload_spec_digest=deployment.workload.digest,
         memory_bytes=facts["memory_bytes"],
-        tpot_floor_ms=facts["tpot_floor_ms"],
+        floors_ms=facts["floors"],
         model_digest=facts["model_digest"],
         trials=tuple(searched),
         search=tuple(searched),
     )
+    plan_entry = ledger.find("plan")
     if plan_entry is None:
         return evidence
     return replace(

@@ -25,7 +25,7 @@ from verifiers.evidence import Evidence
 from verifiers.rank_test import hodges_lehmann_ratio
 from verifiers.verdict import Status, Verdict
 
-__all__ = ["STAGES", "Judgement", "Stage", "judge"]
+__all__ = ["FAMILIES", "STAGES", "Judgement", "Stage", "judge"]
 
 Stage = Literal["preflight", "trial", "confirm"]
 
@@ -49,6 +49,25 @@ STAGES: Mapping[Stage, tuple[Callable[[Evidence], Verdict], ...]] = MappingProxy
     }
 )
 """Which questions are asked when, cheap to dear: before a launch, after one trial, and of a whole confirmation."""
+
+FAMILIES: frozenset[str] = frozenset(
+    module.RULE.partition(".")[0]
+    for module in (
+        accounting,
+        duplicate,
+        environment,
+        feasibility,
+        guardrails,
+        identity,
+        improvement,
+        physics,
+        planned,
+        policy,
+        quality,
+        slo,
+    )
+)
+"""What comes before the dot of every rule that the gate asks; a playbook may require them by these names."""
 
 _SEVERITY: tuple[Status, ...] = ("FAIL", "ERROR", "INCONCLUSIVE", "PASS")
 

@@ -9,18 +9,26 @@ RULE = "physics.floor"
 
 
 def verify(evidence: Evidence) -> Verdict:
-    """Median TPOT of every trial, in ms, against the roofline's floor: reading the weights once."""
-    floor = evidence.tpot_floor_ms
-    if floor is None:
+    """Median TTFT and TPOT of every trial, in ms, against the roofline's floors: prompt arithmetic, weights read once.
+
+    A workload whose answers have one token has no TPOT; its TTFT is asked all the same.
+    """
+    if not evidence.floors_ms:
         return error(RULE, "the machine's roofline is unknown")
-    measured = [trial for trial in evidence.trials if "median_tpot_ms" in trial.summary]
+    measured = [trial for trial in evidence.trials if trial.measurement]
     if not measured:
-        return error(RULE, "no trial has a TPOT")
+        return error(RULE, "no trial was measured")
+    floors, fastest = evidence.floors_ms, dict[str, float]()
     for trial in measured:
-        tpot = trial.summary["median_tpot_ms"]
-        if tpot < floor:
-            return failed(
-                RULE, f"trial {trial.id} claims {tpot:.2f} ms a token, the roofline's floor is {floor:.2f} ms", trial
-            )
-    fastest = min(trial.summary["median_tpot_ms"] for trial in measured)
-    return passed(RULE, f"fastest median TPOT {fastest:.2f} ms, the roofline's floor is {floor:.2f} ms", *measured)
+        known = {name: trial.summary.get(f"median_{name}") for name in floors}
+        if not any(known.values()):
+            return error(RULE, f"trial {trial.id} has no latency to compare", trial)
+        for name, value in known.items():
+            if value is None:
+                continue
+            if value < floors[name]:
+                claim = f"trial {trial.id} claims a median {name} of {value:.2f}"
+                return failed(RULE, f"{claim}, the roofline's floor is {floors[name]:.2f}", trial)
+            fastest[name] = min(value, fastest.get(name, value))
+    told = ", ".join(f"{name} {value:.2f} (floor {floors[name]:.2f})" for name, value in sorted(fastest.items()))
+    return passed(RULE, f"the fastest medians lie above the roofline's floors: {told}", *measured)

@@ -183,7 +183,7 @@ def _tried(entry: Entry, judged: Entry | None, deployment: Deployment, baselines
         failure=data["failure"],
         hypothesis=proposal["hypothesis"],
         refusal=refusal,
-        slo_misses=tuple(m for m, bound in deployment.slo.bounds().items() if summary.get(m, float("inf")) > bound),
+        slo_misses=tuple(miss.metric for miss in deployment.slo.misses(summary)),
         guardrail_misses=_guardrail_misses(summary, deployment, baselines) if data["role"] == "search" else (),
     )
 

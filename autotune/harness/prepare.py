@@ -20,6 +20,7 @@ from tools.profile.roofline import measure_roofline
 from tools.repo import check_committable
 from tools.targets.bundled import BundledTarget
 from tools.targets.knobs import Config, KnobError
+from verifiers import FAMILIES
 from verifiers.digest import verifiers_digest
 
 __all__ = ["LlmOptions", "Options", "Prepared", "prepare", "target_for"]
@@ -79,12 +80,17 @@ def prepare(path: Path, options: Options, progress: Progress) -> Prepared:
     """
     file = load_deployment(path)
     deployment = file.deployment
-    base_sha = check_committable(file.path).head if options.commit else ""
+    base = check_committable(file.path) if options.commit else None
     progress.phase("survey", f"model {deployment.model}, hardware, roofline", None)
     target = target_for(deployment, file.path)
     baseline = _baseline(file, target)
     playbook = load_playbook(deployment.playbook)
     playbook.check_knobs(baseline.values)
+    if unknown := sorted(set(playbook.verifiers) - FAMILIES):
+        raise UserError(
+            f"playbook {playbook.name}: requires the verifiers {', '.join(unknown)}, which the gate doesn't ask; "
+            f"it asks {', '.join(sorted(FAMILIES))}"
+        )
     tunable = tunable_knobs(file, target.knobs)
     if not tunable:
         raise UserError(
@@ -97,7 +103,7 @@ def prepare(path: Path, options: Options, progress: Progress) -> Prepared:
         "file_text": YamlFile.read(file.path).text,
         "managed": sorted(file.managed),
         "knobs": target.knobs.to_json(),
-        "base_sha": base_sha,
+        "base": base.to_json() if base else None,
         "options": options.to_json(),
         "playbook": {"name": deployment.playbook, "digest": digest(playbook.model_dump(mode="json"))},
         "verifiers_digest": verifiers_digest(),
@@ -151,7 +157,6 @@ def survey_of(file: DeploymentFile, target: BundledTarget, baseline: Config) -> 
         "memory_need_bytes": need,
         "roofline": roofline.to_json(),
         "floors": floors,
-        "tpot_floor_ms": floors.get("tpot_ms"),
         "facts": {
             "cores": machine.cores,
             "memory_bytes": machine.memory_bytes,

@@ -48,6 +48,9 @@ def replacing(old: str, new: str) -> Edit:
             replacing("workload:", "playbook: interactiv\nworkload:"), 1, "interactive-latency", id="playbook"
         ),
         pytest.param(lambda text: text.replace("model: ", "model: /nowhere", 1), 1, "/nowhere", id="missing model"),
+        pytest.param(
+            replacing("workload:", "playbook: odd.yaml\nworkload:"), 1, "odd.yaml", id="missing playbook file"
+        ),
         pytest.param(lambda text: "name: [oops\n" + text, 1, "YAML", id="not YAML"),
     ],
 )

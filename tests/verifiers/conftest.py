@@ -182,7 +182,7 @@ def confirmation(deployment: Deployment) -> Confirmation:
             baseline=standing,
             workload_spec_digest=deployment.workload.digest,
             memory_bytes=8 << 30,
-            tpot_floor_ms=1.0,
+            floors_ms={"ttft_ms": 5.0, "tpot_ms": 1.0},
             model_digest="m" * 64,
             candidate=proposed,
             memory_need_bytes=1 << 30,

@@ -1,12 +1,15 @@
 """One honest story and at least one lie for each verifier."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tests.verifiers.conftest import SPACE, Confirmation, with_measurement
+from tools.canonical import digest
 from tools.deployment import Deployment
 from tools.evals.agreement import GreedyOutputs
+from tools.measure import Measurement
 from verifiers import (
     Evidence,
     accounting,
@@ -24,6 +27,12 @@ from verifiers import (
     slo,
 )
 from verifiers.gate import STAGES
+
+
+def measured(evidence: Evidence, index: int) -> Measurement:
+    measurement = evidence.trials[index].measurement
+    assert measurement is not None
+    return measurement
 
 
 def altered(evidence: Evidence, index: int, deployment: Deployment, **changes: object) -> Evidence:
@@ -51,7 +60,7 @@ def test_an_honest_improvement_passes_every_question(confirmation: Confirmation)
         ({"max_queue_len": 1}, "only the owner may set it"),
     ],
 )
-def test_what_may_not_be_proposed_is_refused(confirmation: Confirmation, patch: dict, says: str) -> None:  # type: ignore[type-arg]
+def test_what_may_not_be_proposed_is_refused(confirmation: Confirmation, patch: dict[str, Any], says: str) -> None:
     evidence = confirmation()
     verdict = policy.verify(replace(evidence, candidate=evidence.baseline.patched(patch)))
     assert verdict.status == "FAIL" and says in verdict.sentence
@@ -82,14 +91,22 @@ def test_trials_from_two_machines_are_not_compared(confirmation: Confirmation) -
 
 
 def test_a_latency_below_the_roofline_is_impossible(confirmation: Confirmation) -> None:
-    assert physics.verify(replace(confirmation(), tpot_floor_ms=50.0)).status == "FAIL"
-    assert physics.verify(replace(confirmation(), tpot_floor_ms=None)).status == "ERROR"
+    assert physics.verify(replace(confirmation(), floors_ms={"tpot_ms": 50.0})).status == "FAIL"
+    assert physics.verify(replace(confirmation(), floors_ms={"ttft_ms": 5000.0})).status == "FAIL"
+    assert physics.verify(replace(confirmation(), floors_ms={})).status == "ERROR"
+
+
+def test_answers_of_one_token_are_held_against_the_floor_of_the_first(confirmation: Confirmation) -> None:
+    evidence = confirmation()
+    without = [{k: v for k, v in t.summary.items() if "tpot" not in k} for t in evidence.trials]
+    trials = tuple(replace(t, summary=s) for t, s in zip(evidence.trials, without, strict=True))
+    assert physics.verify(replace(evidence, trials=trials)).status == "PASS"
 
 
 # identity
 def test_a_server_that_restarted_during_the_load_is_noticed(confirmation: Confirmation, deployment: Deployment) -> None:
     evidence = confirmation()
-    after = replace(evidence.trials[0].measurement.identity_after, started_at=1.0)  # type: ignore[union-attr]
+    after = replace(measured(evidence, 0).identity_after, started_at=1.0)
     assert "changed while" in identity.verify(altered(evidence, 0, deployment, identity_after=after)).sentence
 
 
@@ -104,11 +121,11 @@ def test_a_server_that_restarted_during_the_load_is_noticed(confirmation: Confir
 def test_another_server_than_the_one_launched_is_noticed(
     confirmation: Confirmation,
     deployment: Deployment,
-    change: dict,
-    says: str,  # type: ignore[type-arg]
+    change: dict[str, Any],
+    says: str,
 ) -> None:
     evidence = confirmation()
-    served = replace(evidence.trials[1].measurement.identity_before, **change)  # type: ignore[union-attr]
+    served = replace(measured(evidence, 1).identity_before, **change)
     told = identity.verify(altered(evidence, 1, deployment, identity_before=served, identity_after=served))
     assert told.status == "FAIL" and says in told.sentence
 
@@ -118,18 +135,16 @@ def test_a_clamped_knob_was_not_applied_but_an_automatic_one_may_resolve(
 ) -> None:
     evidence = confirmation()
     assert identity.verify(evidence).status == "PASS"  # num_threads 0 (automatic) is served as 2
-    from tools.canonical import digest
-
-    served = evidence.trials[1].measurement.identity_before  # type: ignore[union-attr]
-    clamped = {**served.config, "max_num_seqs": 8}  # type: ignore[union-attr]
-    lie = replace(served, config=clamped, config_digest=digest(clamped))  # type: ignore[type-var]
+    served = measured(evidence, 1).identity_before
+    clamped = {**served.config, "max_num_seqs": 8}
+    lie = replace(served, config=clamped, config_digest=digest(clamped))
     told = identity.verify(altered(evidence, 1, deployment, identity_before=lie, identity_after=lie))
     assert told.status == "FAIL" and "max_num_seqs=16" in told.sentence
 
 
 def test_one_launch_may_not_answer_for_two_trials(confirmation: Confirmation, deployment: Deployment) -> None:
     evidence = confirmation()
-    first = evidence.trials[0].measurement.identity_before  # type: ignore[union-attr]
+    first = measured(evidence, 0).identity_before
     reused = altered(evidence, 3, deployment, identity_before=first, identity_after=first)
     assert "fresh" in identity.verify(reused).sentence
 
@@ -137,7 +152,7 @@ def test_one_launch_may_not_answer_for_two_trials(confirmation: Confirmation, de
 # accounting
 def test_a_dropped_request_is_missed(confirmation: Confirmation, deployment: Deployment) -> None:
     evidence = confirmation()
-    short = evidence.trials[0].measurement.records[:-1]  # type: ignore[union-attr]
+    short = measured(evidence, 0).records[:-1]
     assert "unaccounted" in accounting.verify(altered(evidence, 0, deployment, records=short)).sentence
     fewer = altered(evidence, 0, deployment, records=short, offered=9)
     assert "the workload has 10" in accounting.verify(fewer).sentence
@@ -147,10 +162,10 @@ def test_a_request_recorded_twice_a_cut_prompt_and_other_extensions_are_noticed(
     confirmation: Confirmation, deployment: Deployment
 ) -> None:
     evidence = confirmation()
-    m = evidence.trials[0].measurement
-    twice = (m.records[0], *m.records[:-1])  # type: ignore[union-attr]
+    m = measured(evidence, 0)
+    twice = (m.records[0], *m.records[:-1])
     assert "twice" in accounting.verify(altered(evidence, 0, deployment, records=twice)).sentence
-    cut = {**m.counters_after, "prompt_tokens": 10.0}  # type: ignore[union-attr,dict-item]
+    cut = {**m.counters_after, "prompt_tokens": 10.0}
     assert "prompt tokens" in accounting.verify(altered(evidence, 0, deployment, counters_after=cut)).sentence
     assert "extensions" in accounting.verify(altered(evidence, 0, deployment, extras=())).sentence
 
@@ -159,21 +174,21 @@ def test_tokens_that_server_and_client_count_differently_are_noticed(
     confirmation: Confirmation, deployment: Deployment
 ) -> None:
     evidence = confirmation()
-    after = {**evidence.trials[0].measurement.counters_after, "generation_tokens": 79.0}  # type: ignore[union-attr,dict-item]
+    after = {**measured(evidence, 0).counters_after, "generation_tokens": 79.0}
     assert "server counted 79" in accounting.verify(altered(evidence, 0, deployment, counters_after=after)).sentence
-    records = list(evidence.trials[0].measurement.records)  # type: ignore[union-attr]
+    records = list(measured(evidence, 0).records)
     records[0] = replace(records[0], output_tokens=99)
     assert "usage says 99" in accounting.verify(altered(evidence, 0, deployment, records=tuple(records))).sentence
 
 
 def test_answers_cut_short_are_noticed(confirmation: Confirmation, deployment: Deployment) -> None:
     evidence = confirmation()
-    m = evidence.trials[0].measurement
+    m = measured(evidence, 0)
     short = tuple(
         replace(r, output_tokens=4, token_counts=r.token_counts[:4], token_times_s=r.token_times_s[:4])
-        for r in m.records  # type: ignore[union-attr]
+        for r in m.records
     )
-    counters = {**m.counters_after, "generation_tokens": 40.0}  # type: ignore[union-attr,dict-item]
+    counters = {**m.counters_after, "generation_tokens": 40.0}
     told = accounting.verify(altered(evidence, 0, deployment, records=short, counters_after=counters))
     assert told.status == "FAIL" and "asked for 8 tokens, it got 4" in told.sentence
 
@@ -182,7 +197,7 @@ def test_more_prefix_hits_than_the_workload_shares_mean_a_warm_cache(
     confirmation: Confirmation, deployment: Deployment
 ) -> None:
     evidence = confirmation()
-    counters = dict(evidence.trials[0].measurement.counters_after)  # type: ignore[union-attr,arg-type]
+    counters = dict(measured(evidence, 0).counters_after)
     counters["prefix_hit_tokens"] = counters["prefix_queries_tokens"]
     assert "prefix-hit" in accounting.verify(altered(evidence, 0, deployment, counters_after=counters)).sentence
     assert "doesn't count" in accounting.verify(altered(evidence, 0, deployment, counters_after={})).sentence
@@ -256,7 +271,7 @@ def test_a_metric_that_one_launch_lacks_is_an_error(confirmation: Confirmation) 
 def test_failed_requests_and_a_worse_guardrail_are_refused(confirmation: Confirmation, deployment: Deployment) -> None:
     evidence = confirmation()
     assert guardrails.verify(evidence).status == "PASS"
-    records = list(evidence.trials[1].measurement.records)  # type: ignore[union-attr]
+    records = list(measured(evidence, 1).records)
     records[0] = replace(records[0], outcome="failed", error="http_503")
     assert "failed" in guardrails.verify(altered(evidence, 1, deployment, records=tuple(records))).sentence
     slower = [

@@ -274,8 +274,15 @@ def _samples(client: ControlClient) -> list[Sample]:
 
 
 def _process_started_at(pid: int) -> float:
-    """Unix seconds at which the OS started `pid`; proc(5): field 22 of stat, in clock ticks since boot."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    """Unix seconds at which the OS started `pid`; proc(5): field 22 of stat, in clock ticks since boot.
+
+    Raises:
+        ControlError: the process has ended.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError as error:
+        raise ControlError(f"process {pid}, which answered a moment ago, has ended") from error
     since_boot_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
     uptime_s = float(Path("/proc/uptime").read_text().split()[0])
     return time.time() - uptime_s + since_boot_s

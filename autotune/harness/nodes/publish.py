@@ -13,7 +13,7 @@ from autotune.harness.state import State
 from tools.errors import UserError
 from tools.ledger import Entry
 from tools.manifests.yaml_file import YamlFile
-from tools.repo import commit_change
+from tools.repo import RepoState, commit_change
 from verifiers import Judgement, improvement
 
 __all__ = ["finish", "publish"]
@@ -53,6 +53,7 @@ def _commit(context: Context, verdict: Entry) -> dict[str, Any]:
             "Autotune-Ledger": verdict.hash,
         },
         date_unix=int(verdict.time),
+        base=RepoState.from_json(started.data["base"]),
     )
     return {"sha": result.sha, "branch": result.branch, "repository": str(context.file.path.parent)}
 
