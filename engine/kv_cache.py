@@ -18,9 +18,9 @@ Index = NDArray[np.int64]
 class KVLayout:
     """Where a token's key and value lie: head-major, so that gathering a sequence yields contiguous heads.
 
-    A layer is [2 (key, value), num_kv_heads, num_blocks, block_size, head_dim], flattened. Gathering takes rows of a
-    whole block, writing takes rows of one token. A head-major gather is 8 to 11 times faster to multiply with than a
-    view of a token-major one.
+    A layer is [2 (key, value), num_kv_heads, num_blocks, block_size, head_dim]. Gathering takes rows of a whole block,
+    writing takes rows of one token. A head-major gather is 8 to 11 times faster to multiply with than a view of a
+    token-major one.
     """
 
     num_blocks: int
@@ -52,21 +52,20 @@ class KVCache:
 
     def __init__(self, layout: KVLayout, num_layers: int, dtype: torch.dtype, device: torch.device) -> None:
         self.layout = layout
-        rows = 2 * layout.num_kv_heads * layout.num_blocks
-        shape = (rows, layout.block_size * layout.head_dim)
-        self._layers = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_layers)]
+        shape = (2, layout.num_kv_heads, layout.num_blocks, layout.block_size, layout.head_dim)
+        self.layers = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_layers)]
 
     @property
     def num_bytes(self) -> int:
-        return sum(layer.numel() * layer.element_size() for layer in self._layers)
+        return sum(layer.numel() * layer.element_size() for layer in self.layers)
 
     def write(self, layer: int, rows: Tensor, kv: Tensor) -> None:
         """Store `kv` [tokens, 2 · num_kv_heads, head_dim] at `rows` (`KVLayout.token_rows`)."""
         head_dim = self.layout.head_dim
-        self._layers[layer].view(-1, head_dim).index_copy_(0, rows, kv.view(-1, head_dim))
+        self.layers[layer].view(-1, head_dim).index_copy_(0, rows, kv.view(-1, head_dim))
 
     def gather(self, layer: int, rows: Tensor, sequences: int) -> Tensor:
         """Blocks at `rows` (`KVLayout.block_rows`) as [2, sequences · num_kv_heads, tokens, head_dim], contiguous."""
         layout = self.layout
-        blocks = torch.index_select(self._layers[layer], 0, rows)
+        blocks = torch.index_select(self.layers[layer].view(-1, layout.block_size * layout.head_dim), 0, rows)
         return blocks.view(2, sequences * layout.num_kv_heads, -1, layout.head_dim)

@@ -1,18 +1,20 @@
-"""Llama-family decoder: RMSNorm, rotary attention with shared key heads, gated MLP. Qwen2 adds a bias to q, k and v."""
+"""Decoder of the Llama family: RMSNorm, rotary attention with shared key heads, gated MLP. What differs between
+architectures is a weight that is there or not, or a number in the config."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.attention import AttentionPlan, attend
-from engine.kv_cache import KVCache
-from engine.linear import Linear
+from engine.kernels import Attention, Kernels, Linear
 from engine.model_config import ModelConfig
-from engine.rope import rotary_table, rotate
+
+if TYPE_CHECKING:
+    from engine.batch import Batch
 
 __all__ = ["Layer", "Model"]
 
@@ -23,30 +25,34 @@ class Layer:
 
     input_norm: Tensor
     qkv: Linear
+    attention: Attention
     output: Linear
-    post_attention_norm: Tensor
+    added_attention_norm: Tensor | None
+    "Gemma: what attention and MLP add is normalised once more."
+    mlp_norm: Tensor
     gate_up: Linear
     down: Linear
+    added_mlp_norm: Tensor | None
+
+    @property
+    def linears(self) -> tuple[Linear, ...]:
+        return self.qkv, self.output, self.gate_up, self.down
 
 
 class Model:
     """Weights, and the pass from token ids to logits."""
 
     def __init__(
-        self,
-        config: ModelConfig,
-        embedding: Tensor,
-        layers: list[Layer],
-        norm: Tensor,
-        head: Linear,
-        max_model_len: int,
+        self, config: ModelConfig, kernels: Kernels, embedding: Tensor, layers: list[Layer], norm: Tensor, head: Linear
     ) -> None:
         self.config = config
+        self.kernels = kernels
+        self.layers = layers
+        self.head = head
         self._embedding = embedding
-        self._layers = layers
         self._norm = norm
-        self._head = head
-        self._rotary = rotary_table(config, max_model_len, embedding.dtype).to(embedding.device)
+        # Rounded as the embedding is, which the checkpoint was trained with.
+        self._scale = float(torch.tensor(config.embedding_scale, dtype=embedding.dtype))
 
     @property
     def dtype(self) -> torch.dtype:
@@ -56,36 +62,28 @@ class Model:
     def device(self) -> torch.device:
         return self._embedding.device
 
-    def forward(
-        self, token_ids: Tensor, positions: Tensor, plan: AttentionPlan, cache: KVCache, wanted: Tensor
-    ) -> Tensor:
-        """Logits of the rows `wanted`: the output head is the largest matrix, and only last tokens need it.
+    def forward(self, batch: Batch, plan: Any, cache: Any) -> Tensor:
+        """Logits of the rows `batch.wanted`, [wanted, vocab_size] in the model's dtype.
+
+        The output head is the largest matrix and only the tokens that are wanted need it; after its attention, the last
+        layer needs them alone too.
 
         Args:
-            token_ids, positions: [tokens] int64; tokens of all sequences of the batch, one after the other.
-            plan: how those rows attend.
-            wanted: [n] int64, rows to return.
-
-        Returns:
-            [n, vocab_size] in the model's dtype.
+            plan: `kernels.plan(batch)`.
+            cache: `kernels.cache(...)`; the keys and values of the batch are written to it.
         """
-        config = self.config
-        query_heads, kv_heads, head_dim = config.num_heads, config.num_kv_heads, config.head_dim
-        rotated_heads = query_heads + kv_heads
-        cosines, sines = self._rotary.index_select(0, positions).chunk(2, 1)
-        hidden = F.embedding(token_ids, self._embedding)
-        for index, layer in enumerate(self._layers):
-            normed = self._normalise(hidden, layer.input_norm)
-            heads = layer.qkv(normed).view(-1, rotated_heads + kv_heads, head_dim)
-            rotated = rotate(heads[:, :rotated_heads], cosines, sines)
-            kv = torch.cat((rotated[:, query_heads:], heads[:, rotated_heads:]), 1)
-            seen = attend(plan, cache, index, rotated[:, :query_heads], kv)
-            hidden = hidden + layer.output(seen)
-            gate, up = layer.gate_up(self._normalise(hidden, layer.post_attention_norm)).chunk(2, -1)
-            hidden = hidden + layer.down(F.silu(gate).mul_(up))
-        if not len(wanted):
-            return hidden.new_empty(0, config.vocab_size)
-        return self._head(self._normalise(hidden.index_select(0, wanted), self._norm))
-
-    def _normalise(self, x: Tensor, weight: Tensor) -> Tensor:
-        return F.rms_norm(x, (self.config.hidden_size,), weight, self.config.rms_norm_eps)
+        kernels, eps, activation = self.kernels, self.config.rms_norm_eps, self.config.activation
+        hidden = F.embedding(batch.token_ids, self._embedding)
+        if self._scale != 1:
+            hidden.mul_(self._scale)
+        for layer in self.layers:
+            qkv = kernels.project(hidden, layer.input_norm, eps, layer.qkv)
+            seen = kernels.attend(layer.attention, plan, cache, qkv)
+            if layer is self.layers[-1]:
+                if not len(batch.wanted):
+                    return hidden.new_empty(0, self.config.vocab_size)
+                hidden, seen = hidden.index_select(0, batch.wanted), seen.index_select(0, batch.wanted)
+            hidden = kernels.add_projection(hidden, seen, layer.output, layer.added_attention_norm, eps)
+            inner = kernels.project_gated(hidden, layer.mlp_norm, eps, layer.gate_up, activation)
+            hidden = kernels.add_projection(hidden, inner, layer.down, layer.added_mlp_norm, eps)
+        return kernels.project(hidden, self._norm, eps, self.head)

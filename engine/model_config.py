@@ -6,28 +6,61 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Literal
 
 from engine.errors import StartRefused
+from engine.model_rope import Llama3Scaling, Rope, YarnScaling, layer_windows, ropes_of, unsupported
 
-__all__ = ["ARCHITECTURES", "ModelConfig", "RopeScaling"]
+__all__ = ["ARCHITECTURES", "Llama3Scaling", "ModelConfig", "Rope", "YarnScaling"]
 
-ARCHITECTURES = ("LlamaForCausalLM", "Qwen2ForCausalLM")
+GEMMA3: Mapping[str, Any] = MappingProxyType(
+    {
+        "vocab_size": 262208,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "max_position_embeddings": 131072,
+        "rms_norm_eps": 1e-6,
+        "tie_word_embeddings": True,
+        "sliding_window": 4096,
+        "query_pre_attn_scalar": 256,
+        "hidden_act": "gelu_pytorch_tanh",
+        "eos_token_id": 1,
+    }
+)
 
+ARCHITECTURES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "LlamaForCausalLM": {},
+        "MistralForCausalLM": {"sliding_window": 4096},
+        "Qwen2ForCausalLM": {},
+        "Qwen3ForCausalLM": {"head_dim": 128},
+        "Gemma3ForCausalLM": GEMMA3,
+        "Gemma3ForConditionalGeneration": GEMMA3,
+    }
+)
+"""Architectures that can be served, and what their config.json may leave unsaid: transformers' defaults."""
 
-@dataclass(frozen=True, slots=True)
-class RopeScaling:
-    """Llama 3.1's stretch of the rotary frequencies; the names are those of config.json."""
+ACTIVATIONS: Mapping[str, Literal["silu", "gelu_tanh"]] = MappingProxyType(
+    {"silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
+)
 
-    factor: float
-    low_freq_factor: float
-    high_freq_factor: float
-    original_max_position_embeddings: int
+UNSUPPORTED: Mapping[str, str] = MappingProxyType(
+    {
+        "num_experts": "a mixture of experts",
+        "num_local_experts": "a mixture of experts",
+        "attn_logit_softcapping": "soft-capped attention scores",
+        "final_logit_softcapping": "soft-capped logits",
+        "use_bidirectional_attention": "attention in both directions",
+    }
+)
+"""Keys of config.json which, where they are set, change what is computed in a way that the engine doesn't have."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """Shapes and constants of a Llama-family decoder."""
+    """Shapes and constants of a decoder of the Llama family."""
 
     architecture: str
     vocab_size: int
@@ -39,28 +72,49 @@ class ModelConfig:
     head_dim: int
     max_position_embeddings: int
     rms_norm_eps: float
-    rope_theta: float
-    rope_scaling: RopeScaling | None
+    rope: Rope
+    local_rope: Rope
+    "Of the layers with a window; Gemma 3 has another one there."
+    windows: tuple[int, ...]
+    "Tokens that each layer's attention sees, the last itself included; 0: all."
     tie_word_embeddings: bool
     qkv_bias: bool
     output_bias: bool
     mlp_bias: bool
+    query_key_norm: bool
+    norms_around: bool
+    "Gemma: norms after attention and MLP too, and every norm's weight is stored less one."
+    activation: Literal["silu", "gelu_tanh"]
+    attention_scale: float
+    embedding_scale: float
     dtype: str
     "Dtype of the checkpoint, in torch's words: bfloat16, float16, float32."
     eos_token_ids: frozenset[int]
 
     @property
+    def linear_shapes(self) -> tuple[tuple[int, int, bool], ...]:
+        """(rows, columns, bias) of each product of a layer: q, k, v together; output; gate and up together; down."""
+        query_rows, hidden, inner = self.num_heads * self.head_dim, self.hidden_size, self.intermediate_size
+        qkv_rows = query_rows + 2 * self.num_kv_heads * self.head_dim
+        return (
+            (qkv_rows, hidden, self.qkv_bias),
+            (hidden, query_rows, self.output_bias),
+            (2 * inner, hidden, self.mlp_bias),
+            (hidden, inner, self.mlp_bias),
+        )
+
+    @property
+    def num_norm_weights(self) -> int:
+        """Weights of all norms."""
+        per_layer = (4 if self.norms_around else 2) * self.hidden_size + 2 * self.query_key_norm * self.head_dim
+        return self.num_layers * per_layer + self.hidden_size
+
+    @property
     def num_parameters(self) -> int:
         """Parameters as they are stored: a tied output head counts once."""
-        query_rows, kv_rows = self.num_heads * self.head_dim, self.num_kv_heads * self.head_dim
-        qkv_rows = query_rows + 2 * kv_rows
-        attention = qkv_rows * self.hidden_size + self.hidden_size * query_rows
-        attention += self.qkv_bias * qkv_rows + self.output_bias * self.hidden_size
-        mlp = 3 * self.hidden_size * self.intermediate_size
-        mlp += self.mlp_bias * (2 * self.intermediate_size + self.hidden_size)
-        per_layer = attention + mlp + 2 * self.hidden_size
+        per_layer = sum(rows * columns + bias * rows for rows, columns, bias in self.linear_shapes)
         embeddings = self.vocab_size * self.hidden_size * (1 if self.tie_word_embeddings else 2)
-        return embeddings + self.num_layers * per_layer + self.hidden_size
+        return embeddings + self.num_layers * per_layer + self.num_norm_weights
 
     @classmethod
     def load(cls, directory: Path) -> ModelConfig:
@@ -93,25 +147,26 @@ class ModelConfig:
             raise StartRefused("bad_config", f"{path} lacks {error}") from error
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], generation: Mapping[str, Any] | None = None) -> ModelConfig:
+    def from_json(cls, config: Mapping[str, Any], generation: Mapping[str, Any] | None = None) -> ModelConfig:
         """The shape that config.json (and generation_config.json) describe.
 
         Raises:
             StartRefused: kind bad_config; an architecture or a variant of it that the engine doesn't have.
             KeyError: a size that every such config states is absent.
         """
-        architecture = (data.get("architectures") or ["(none stated)"])[0]
+        architecture = (config.get("architectures") or ["(none stated)"])[0]
         if architecture not in ARCHITECTURES:
-            raise unsupported(f"architecture {architecture}", "known ones are " + " and ".join(ARCHITECTURES))
-        if data.get("hidden_act", "silu") != "silu":
-            raise unsupported(f"activation {data['hidden_act']}", "silu is the known one")
-        if data.get("use_sliding_window"):
-            raise unsupported("sliding-window attention", "a checkpoint with use_sliding_window false would run")
-        if data.get("quantization_config"):
-            raise unsupported("a quantised checkpoint", "convert it to bf16, fp16 or fp32 safetensors first")
-        is_qwen = architecture == "Qwen2ForCausalLM"
-        heads = data["num_attention_heads"]
-        theta, scaling = rope_of(data)
+            raise unsupported(f"architecture {architecture}", "known ones are " + ", ".join(ARCHITECTURES))
+        stated = {**config, **config.get("text_config", {})}
+        data = {**ARCHITECTURES[architecture], **{key: value for key, value in stated.items() if value is not None}}
+        if stated.get("sliding_window", 0) is None:
+            data["sliding_window"] = 0
+        refuse_variants(data)
+        is_gemma = architecture.startswith("Gemma3")
+        heads, head_dim = data["num_attention_heads"], data.get("head_dim")
+        head_dim = head_dim or data["hidden_size"] // heads
+        rope, local_rope = ropes_of(data, is_gemma)
+        attention_bias = bool(data.get("attention_bias", False))
         return cls(
             architecture=architecture,
             vocab_size=data["vocab_size"],
@@ -119,41 +174,50 @@ class ModelConfig:
             intermediate_size=data["intermediate_size"],
             num_layers=data["num_hidden_layers"],
             num_heads=heads,
-            num_kv_heads=data.get("num_key_value_heads") or heads,
-            head_dim=data.get("head_dim") or data["hidden_size"] // heads,
+            num_kv_heads=data.get("num_key_value_heads", heads),
+            head_dim=head_dim,
             max_position_embeddings=data["max_position_embeddings"],
             rms_norm_eps=data["rms_norm_eps"],
-            rope_theta=theta,
-            rope_scaling=scaling,
+            rope=rope,
+            local_rope=local_rope,
+            windows=layer_windows(architecture, data),
             tie_word_embeddings=data.get("tie_word_embeddings", False),
-            qkv_bias=is_qwen or data.get("attention_bias", False),
-            output_bias=not is_qwen and data.get("attention_bias", False),
+            qkv_bias=architecture == "Qwen2ForCausalLM" or attention_bias,
+            output_bias=architecture != "Qwen2ForCausalLM" and attention_bias,
             mlp_bias=data.get("mlp_bias", False),
+            query_key_norm=is_gemma or architecture == "Qwen3ForCausalLM",
+            norms_around=is_gemma,
+            activation=ACTIVATIONS[activation_of(data)],
+            attention_scale=(data["query_pre_attn_scalar"] if is_gemma else head_dim) ** -0.5,
+            embedding_scale=data["hidden_size"] ** 0.5 if is_gemma else 1.0,
             dtype=data.get("dtype") or data.get("torch_dtype") or "float32",
             eos_token_ids=token_ids(data.get("eos_token_id")) | token_ids((generation or {}).get("eos_token_id")),
         )
 
 
-def rope_of(data: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
-    """Rotary base and scaling, from `rope_parameters` (transformers 5) or `rope_theta` + `rope_scaling` (before)."""
-    rope = data.get("rope_parameters") or data.get("rope_scaling") or {}
-    theta = float(rope.get("rope_theta") or data.get("rope_theta") or 10000.0)
-    kind = rope.get("rope_type") or rope.get("type") or "default"
-    if rope.get("partial_rotary_factor", 1.0) != 1.0:
-        raise unsupported("a partial rotary embedding", "only whole heads are rotated")
-    if kind == "default":
-        return theta, None
-    if kind != "llama3":
-        raise unsupported(f"rope type {kind}", "known ones are default and llama3")
-    original = rope.get("original_max_position_embeddings") or data["max_position_embeddings"]
-    return theta, RopeScaling(rope["factor"], rope["low_freq_factor"], rope["high_freq_factor"], original)
+def refuse_variants(data: Mapping[str, Any]) -> None:
+    """What the engine would compute wrongly is refused by name.
+
+    Raises:
+        StartRefused: kind bad_config.
+    """
+    for key, what in UNSUPPORTED.items():
+        if data.get(key):
+            raise unsupported(f"{what} ({key} {data[key]})", "one without would run")
+    if activation_of(data) not in ACTIVATIONS:
+        raise unsupported(f"activation {activation_of(data)}", "known ones are " + ", ".join(ACTIVATIONS))
+    if data.get("quantization_config"):
+        method = data["quantization_config"].get("quant_method", "unnamed")
+        raise unsupported(
+            f"a quantised checkpoint ({method})", "give one in bf16, fp16 or fp32; --quantization quantises at start-up"
+        )
+
+
+def activation_of(data: Mapping[str, Any]) -> str:
+    return str(data.get("hidden_activation") or data.get("hidden_act") or "silu")
 
 
 def token_ids(value: int | list[int] | None) -> frozenset[int]:
     if value is None:
         return frozenset()
     return frozenset(value if isinstance(value, list) else [value])
-
-
-def unsupported(what: str, hint: str) -> StartRefused:
-    return StartRefused("bad_config", f"the model has {what}, which the engine doesn't support; {hint}")

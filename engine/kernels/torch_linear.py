@@ -1,4 +1,4 @@
-"""Linear: a matrix product whose weight is laid out once for the CPU it runs on."""
+"""Linear in plain PyTorch: on a CPU its weight is laid out once for oneDNN."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["Linear", "can_prepack"]
+__all__ = ["TorchLinear", "can_prepack", "native_bf16", "tensor_bytes"]
 
 
 def can_prepack(dtype: torch.dtype, device: torch.device) -> bool:
@@ -25,8 +25,12 @@ def native_bf16() -> bool:
     return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
+def tensor_bytes(*tensors: Tensor | None) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors if tensor is not None)
+
+
 @dataclass(frozen=True, slots=True)
-class Linear:
+class TorchLinear:
     """y = x Wᵀ + b, with x [tokens, in] and y [tokens, out]."""
 
     weight: Tensor
@@ -35,11 +39,19 @@ class Linear:
     packed: bool
 
     @classmethod
-    def of(cls, weight: Tensor, bias: Tensor | None = None) -> Linear:
+    def of(cls, weight: Tensor, bias: Tensor | None = None) -> TorchLinear:
         """A Linear over `weight` [out, in], packed where that is possible. The packed copy is a new tensor."""
         if can_prepack(weight.dtype, weight.device):
             return cls(torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None), bias, True)
         return cls(weight, bias, False)
+
+    @property
+    def out_features(self) -> int:
+        return self.weight.shape[0]
+
+    @property
+    def num_bytes(self) -> int:
+        return tensor_bytes(self.weight, self.bias)
 
     def __call__(self, x: Tensor) -> Tensor:
         if self.packed:
