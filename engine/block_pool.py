@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from array import array
 from collections import OrderedDict
 from collections.abc import Sequence as ReadOnlyList
 
@@ -14,12 +13,12 @@ class PoolError(AssertionError):
     """The books of the pool don't balance: a bug, never a user's mistake."""
 
 
-def chain_hash(parent: bytes, tokens: array[int]) -> bytes:
-    """sha256 that names a block by its tokens and by all that precedes them (`parent`, empty for the first block).
+def chain_hash(parent: bytes, tokens: bytes) -> bytes:
+    """sha256 that names a block by its tokens (int32) and by all that precedes them (`parent`, empty for the first block).
 
     32 bytes of sha256 need no comparison of tokens on a hit.
     """
-    return hashlib.sha256(parent + tokens.tobytes()).digest()
+    return hashlib.sha256(parent + tokens).digest()
 
 
 class BlockPool:

@@ -6,7 +6,7 @@ from typing import Literal
 
 __all__ = ["RequestRefused", "StartKind", "StartRefused"]
 
-StartKind = Literal["bad_config", "oom", "port_taken", "model_missing"]
+StartKind = Literal["bad_config", "oom", "port_taken", "model_missing", "crash"]
 
 
 class StartRefused(Exception):

@@ -16,6 +16,7 @@ __all__ = ["EngineKnobs", "Knob", "KnobRow", "Value", "knob_table"]
 Value = bool | int | float | str
 Device = Literal["cpu", "cuda"]
 DtypeName = Literal["auto", "bf16", "fp16", "fp32"]
+KernelsName = Literal["auto", "torch", "native", "triton"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ class EngineKnobs:
         ),
     ] = 0
     block_size: Annotated[
-        Literal[8, 16, 32, 64],
+        Literal[16, 32, 64],
         Knob("Tokens in a block of the KV cache. A prefix is shared in whole blocks.", unit="tokens"),
     ] = 16
     enable_prefix_caching: Annotated[
@@ -151,6 +152,46 @@ class EngineKnobs:
             placeholder="auto",
         ),
     ] = "auto"
+    quantization: Annotated[
+        Literal["none", "int8", "int4"],
+        Knob(
+            "Bits of the weights of the linear layers: int8 has a scale per output, int4 one per 32 inputs. Fewer bytes "
+            "to read for each token.",
+            outputs="lossy",
+        ),
+    ] = "none"
+    preemption_victim: Annotated[
+        Literal["latest", "cheapest"],
+        Knob(
+            "Who gives its blocks up where they run out: the latest arrival, or, of all later ones, who has least to "
+            "compute again."
+        ),
+    ] = "latest"
+    async_scheduling: Annotated[
+        Literal["auto", "on", "off"],
+        Knob(
+            "Prepare the next step while this one is computed. auto: on a GPU. On a CPU both are the same cores' work, "
+            "and tokens come a step later.",
+            tunable=False,
+            placeholder="auto",
+        ),
+    ] = "auto"
+    kernels: Annotated[
+        KernelsName,
+        Knob(
+            "What computes a layer: plain PyTorch, native code for CPUs with AVX512-BF16, or Triton for GPUs. auto: the "
+            "fastest that runs here.",
+            tunable=False,
+            placeholder="auto",
+        ),
+    ] = "auto"
+    cuda_graphs: Annotated[
+        bool,
+        Knob(
+            "Replay recorded steps on a GPU, one recording per batch size, in place of launching kernel by kernel.",
+            tunable=False,
+        ),
+    ] = True
     max_model_len: Annotated[
         int,
         Knob(

@@ -10,7 +10,7 @@ from engine.device import available_cores, available_memory_bytes
 from engine.errors import StartRefused
 from engine.knobs import DtypeName, EngineKnobs
 from engine.limits import context_limit
-from engine.linear import can_prepack, native_bf16
+from engine.kernels.torch_linear import can_prepack, native_bf16
 from engine.memory import MemoryPlan, plan_memory
 from engine.model_config import ModelConfig
 
@@ -32,6 +32,9 @@ def resolve(knobs: EngineKnobs, model: ModelConfig) -> EngineKnobs:
         max_model_len=context_limit(knobs, model),
         dtype=resolve_dtype(knobs, model),
         num_threads=knobs.num_threads or available_cores(),
+        async_scheduling=("on" if knobs.device == "cuda" else "off")
+        if knobs.async_scheduling == "auto"
+        else knobs.async_scheduling,
     )
 
 

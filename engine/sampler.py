@@ -2,75 +2,113 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as ReadOnlyList
+from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from engine.sampling import SamplingParams
+from engine.logit_edits import edit_logits
+from engine.randomness import uniform
+from engine.seats import Index, Seats
+
+if TYPE_CHECKING:
+    from engine.grammar_matcher import GrammarMatchers
 
 __all__ = ["Sampler"]
 
+CANDIDATES = (64, 1024)
+"""How many of the most likely tokens are looked at before the whole vocabulary is sorted: the nucleus is rarely larger.
+How many depends on the request's own parameters, so that its neighbours don't matter."""
+
 
 class Sampler:
-    """Chooses tokens. Each sampled request has a random generator of its own, so that its neighbours don't matter."""
+    """Chooses tokens. What a row says depends on its logits, its parameters, its seed and its position alone."""
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._generators: dict[str, torch.Generator] = {}
+    def __init__(self, seats: Seats, eos: frozenset[int], matchers: GrammarMatchers | None = None) -> None:
+        self._seats = seats
+        self._eos = eos
+        self._matchers = matchers
 
-    def sample(self, logits: Tensor, requests: ReadOnlyList[tuple[str, SamplingParams]]) -> list[int]:
-        """One token id for each row of `logits` [requests, vocab_size]."""
-        rows = [row for row, (_, params) in enumerate(requests) if not params.greedy]
+    def sample(self, logits: Tensor, rows: Index, positions: Index) -> Tensor:
+        """Token ids [n] for `logits` [n, vocab_size].
+
+        Args:
+            rows: seat of each row.
+            positions: where in its sequence the token will stand.
+        """
+        seats = self._seats
         # The lowest index among equals; in bf16 max is four times as fast as argmax on a CPU.
         tokens = logits.max(-1).indices
-        if rows:
-            wanted = torch.tensor(rows, device=self._device)
-            drawn = self._draw(logits.index_select(0, wanted).float(), [requests[row] for row in rows])
-            tokens.index_copy_(0, wanted, drawn)
-        chosen: list[int] = tokens.tolist()
-        return chosen
+        edited, drawn = seats.edits_logits[rows], seats.temperature[rows] > 0
+        special = np.flatnonzero(edited | drawn)
+        if not len(special):
+            return tokens
+        where = torch.from_numpy(special).to(logits.device)
+        scores = logits.index_select(0, where).float()
+        for row in np.flatnonzero(edited[special]).tolist():
+            edit_logits(scores[row], seats, int(rows[special[row]]), self._eos, self._matchers)
+        chosen = scores.max(-1).indices
+        if drawn.any():
+            drawing = np.flatnonzero(drawn[special])
+            seat = rows[special[drawing]]
+            numbers = uniform(seats.seed[seat], positions[special[drawing]])
+            index = torch.from_numpy(drawing).to(logits.device)
+            chosen.index_copy_(0, index, self._draw(scores.index_select(0, index), seat, numbers))
+        return tokens.index_copy_(0, where, chosen)
 
-    def forget(self, request_id: str) -> None:
-        """The request is over; its generator is dropped."""
-        self._generators.pop(request_id, None)
+    def _draw(self, scores: Tensor, seat: Index, numbers: np.ndarray) -> Tensor:
+        """Token ids [n] drawn from `scores` [n, vocab_size], one of the uniform `numbers` for each."""
+        seats, device = self._seats, scores.device
 
-    def _draw(self, logits: Tensor, requests: ReadOnlyList[tuple[str, SamplingParams]]) -> Tensor:
-        params = [p for _, p in requests]
-        # Relative to the largest, so that a tiny temperature can't overflow.
-        logits.sub_(logits.amax(-1, keepdim=True)).div_(
-            torch.tensor([p.temperature for p in params], device=self._device)[:, None]
-        )
-        if any(p.top_k > 0 or p.top_p < 1 for p in params):
-            mask_unlikely(logits, params)
-        probabilities = logits.softmax(-1)
-        # The exponential race: argmax of p / Exp(1) is distributed as p, without a synchronising multinomial.
-        noise = torch.empty_like(probabilities)
-        for row, (request_id, p) in enumerate(requests):
-            noise[row].exponential_(generator=self._generator(request_id, p.seed))
-        # An impossible token must lose even against a draw of zero.
-        return probabilities.div_(noise.clamp_min_(torch.finfo(noise.dtype).tiny)).argmax(-1)
+        def column(values: np.ndarray) -> Tensor:
+            return torch.from_numpy(values).to(device)[:, None]
 
-    def _generator(self, request_id: str, seed: int | None) -> torch.Generator:
-        generator = self._generators.get(request_id)
-        if generator is None:
-            generator = self._generators[request_id] = torch.Generator(self._device)
-            if seed is None:
-                generator.seed()
+        # Relative to the largest, so that a tiny temperature can't overflow; and min_p becomes a plain threshold.
+        scores.sub_(scores.amax(-1, keepdim=True)).div_(column(seats.temperature[seat]))
+        if seats.min_p[seat].any():
+            least = np.log(np.maximum(seats.min_p[seat], np.finfo(np.float32).tiny))
+            scores.masked_fill_((scores < column(least)) & column(seats.min_p[seat] > 0), -torch.inf)
+        point = column(numbers)
+        top_k, top_p = seats.top_k[seat], seats.top_p[seat]
+        reach = np.array([*CANDIDATES, scores.shape[-1]])
+        likely = reach[np.searchsorted(CANDIDATES, np.where(top_k > 0, top_k, CANDIDATES[-1]))]
+        counts = np.where((top_k == 0) & (top_p >= 1), 0, likely)
+        tokens = torch.empty(len(seat), dtype=torch.int64, device=device)
+        for count in np.unique(counts).tolist():
+            group = np.flatnonzero(counts == count)
+            index = torch.from_numpy(group).to(device)
+            own, own_point = scores.index_select(0, index), point.index_select(0, index)
+            if count:
+                drawn = draw_likely(own, column(top_k[group]), column(top_p[group]), own_point, count)
             else:
-                generator.manual_seed(seed)
-        return generator
+                drawn = invert(own.softmax(-1), own_point)
+            tokens.index_copy_(0, index, drawn)
+        return tokens
 
 
-def mask_unlikely(logits: Tensor, params: ReadOnlyList[SamplingParams]) -> None:
-    """Set to -inf, in place, what top_k and then top_p exclude. The most likely token always stays."""
-    device, vocab_size = logits.device, logits.shape[-1]
-    top_k = torch.tensor([p.top_k if p.top_k > 0 else vocab_size for p in params], device=device)[:, None]
-    top_p = torch.tensor([p.top_p for p in params], device=device)[:, None]
-    ordered, indices = logits.sort(dim=-1, descending=True, stable=True)
-    ordered.masked_fill_(torch.arange(vocab_size, device=device) >= top_k, -torch.inf)
-    probabilities = ordered.softmax(-1)
-    before = probabilities.cumsum(-1) - probabilities
-    # Rounding may put the sum before a token at 1 although top_p asks for all of them.
-    ordered.masked_fill_((before >= top_p) & (top_p < 1), -torch.inf)
-    logits.scatter_(1, indices, ordered)
+def draw_likely(scores: Tensor, top_k: Tensor, top_p: Tensor, point: Tensor, count: int) -> Tensor:
+    """Draw within top_k (0: all) and then top_p, looking at the `count` most likely tokens if that is enough."""
+    vocab_size = scores.shape[-1]
+    values, ids = scores.topk(min(count, vocab_size), -1)
+    beyond = (top_k > 0) & (torch.arange(values.shape[-1], device=scores.device) >= top_k)
+    values.masked_fill_(beyond, -torch.inf)
+    whole = torch.where(top_k > 0, values.logsumexp(-1, keepdim=True), scores.logsumexp(-1, keepdim=True))
+    likely = (values - whole).exp()
+    before = likely.cumsum(-1, dtype=torch.float64) - likely
+    lacking = (top_k == 0) & (before[:, -1:] + likely[:, -1:] < top_p)
+    if values.shape[-1] < vocab_size and lacking.any():
+        tokens = torch.empty(len(scores), dtype=torch.int64, device=scores.device)
+        for rows, enough in ((~lacking[:, 0], count), (lacking[:, 0], vocab_size)):
+            tokens[rows] = draw_likely(scores[rows], top_k[rows], top_p[rows], point[rows], enough)
+        return tokens
+    # The most likely token always stays: nothing is before it.
+    likely.masked_fill_((before >= top_p) & (top_p < 1), 0)
+    return ids.gather(1, invert(likely, point)[:, None])[:, 0]
+
+
+def invert(weights: Tensor, point: Tensor) -> Tensor:
+    """Where the share `point` [n, 1] of the sum of `weights` [n, m] is reached: index i with probability wᵢ / Σw."""
+    sums = weights.cumsum(-1, dtype=torch.float64)
+    index = torch.searchsorted(sums, point * sums[:, -1:], right=True)[:, 0]
+    return index.clamp_max_(weights.shape[-1] - 1)

@@ -2,71 +2,79 @@
 
 from __future__ import annotations
 
-from array import array
+import math
+from collections.abc import Sequence as ReadOnlyList
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from engine.block_pool import chain_hash
+from engine.logprobs import TokenLogprobs
 from engine.sampling import SamplingParams
 
 __all__ = ["FinishReason", "Sequence"]
 
-FinishReason = Literal["stop", "length", "abort"]
+FinishReason = Literal["stop", "length", "abort", "deadline"]
+
+NO_SEAT = -1
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Sequence:
-    """Tokens known and tokens computed; everything the scheduler decides follows from these two counts.
+    """What is known of a request. While it runs, its counts and tokens lie in `Seats`, at row `seat`.
 
     A prompt being read, a token being generated, a prefix found in the cache and a recomputation after preemption are
-    all the same: `num_computed_tokens` runs after `num_tokens`.
+    all the same: computed tokens run after known ones.
     """
 
     request_id: str
-    token_ids: array[int]
-    "Prompt, then output; int32."
+    token_ids: NDArray[np.int32]
+    "Prompt and output, while it waits; what it began to run with, after."
     params: SamplingParams
-    block_size: int
+    arrived_s: float = 0.0
+    priority: int = 0
+    "Lower goes first."
+    deadline_s: float = math.inf
+    "On the monotonic clock, as are all times here."
+    seed: int = 0
+    "Of its random numbers; 64 bits, never negative."
+    arrival: int = 0
+    "Number of the request: first come, first served among equal priorities."
     num_prompt_tokens: int = field(init=False)
-    num_computed_tokens: int = 0
-    block_table: array[int] = field(default_factory=lambda: array("i"))
-    "Blocks that hold the computed tokens, and room for those known but not yet computed."
+    seat: int = NO_SEAT
     block_hashes: list[bytes] = field(default_factory=list)
-    "Chained hash of each whole block of `token_ids`, as far as they were asked for."
-    num_registered_blocks: int = 0
+    "Chained hash of each whole block, as far as they were asked for."
     num_cached_tokens: int = 0
     "Prompt tokens found in the prefix cache when the sequence was first admitted."
+    num_computed_before: int = 0
+    "Tokens that had been computed when it was last preempted: computing them again is waste."
     num_preemptions: int = 0
+    prompt_logprobs: list[TokenLogprobs | None] = field(default_factory=list)
+    scheduled_s: float = 0.0
+    first_token_s: float = 0.0
+    last_token_s: float = 0.0
     finish_reason: FinishReason | None = None
 
     def __post_init__(self) -> None:
+        self.token_ids = np.asarray(self.token_ids, np.int32)
         self.num_prompt_tokens = len(self.token_ids)
 
     @property
-    def num_tokens(self) -> int:
-        return len(self.token_ids)
+    def rank(self) -> tuple[int, int]:
+        """Who goes first."""
+        return self.priority, self.arrival
 
     @property
-    def num_output_tokens(self) -> int:
-        return len(self.token_ids) - self.num_prompt_tokens
+    def uses_prefix_cache(self) -> bool:
+        """Whoever wants log-probabilities of its prompt needs the prompt computed."""
+        return self.params.prompt_logprobs is None
 
-    @property
-    def num_uncomputed_tokens(self) -> int:
-        return len(self.token_ids) - self.num_computed_tokens
-
-    @property
-    def output_ids(self) -> array[int]:
-        return self.token_ids[self.num_prompt_tokens :]
-
-    def blocks_for(self, num_tokens: int) -> int:
-        """Blocks still to be allocated before `num_tokens` tokens have room."""
-        return max(0, -(-num_tokens // self.block_size) - len(self.block_table))
-
-    def hashes(self, num_blocks: int) -> list[bytes]:
-        """Chained hashes of the first `num_blocks` whole blocks, each computed once."""
-        size = self.block_size
-        while len(self.block_hashes) < num_blocks:
-            start = len(self.block_hashes) * size
-            parent = self.block_hashes[-1] if self.block_hashes else b""
-            self.block_hashes.append(chain_hash(parent, self.token_ids[start : start + size]))
-        return self.block_hashes[:num_blocks]
+    def hashes(self, token_ids: NDArray[np.int32], num_blocks: int, block_size: int) -> ReadOnlyList[bytes]:
+        """Chained hashes of the first `num_blocks` whole blocks of its `token_ids`, each computed once."""
+        known = self.block_hashes
+        for index in range(len(known), num_blocks):
+            tokens = token_ids[index * block_size : (index + 1) * block_size]
+            known.append(chain_hash(known[-1] if known else b"", tokens.tobytes()))
+        return known[:num_blocks]
