@@ -1,5 +1,4 @@
-"""The HTTP face of the engine: OpenAI's completions and chat, health, metrics, identity, drain."""
+"""The HTTP face of the engine: OpenAI's completions and chat, health, metrics, identity, drain.
 
-from engine.server.main import ServeOptions, serve
-
-__all__ = ["ServeOptions", "serve"]
+The server and the engine are two processes, so nothing is imported here that only one of them needs.
+"""

@@ -1,23 +1,36 @@
-"""The routes, and what stands between aiohttp and the engine loop."""
+"""The routes, and what stands between aiohttp and the engine's process."""
 
 from __future__ import annotations
 
-import json
+import asyncio
 import time
-from typing import Any, Literal, TypeVar
+from typing import TypeVar
 
+import orjson
 from aiohttp import web
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
+from engine import __version__
 from engine.errors import RequestRefused
+from engine.server.border import ENTRY, border, json_body, json_response
+from engine.server.generation import Generation
 from engine.server.identity import ServerIdentity
-from engine.server.loop import Answer, EngineLoop
-from engine.server.protocol import ChatRequest, CompletionRequest, GenerationRequest
-from engine.server.shapes import AnswerShape, Json, error_body, usage
+from engine.server.link import EngineLink
+from engine.server.openapi import document
+from engine.server.options import ServeOptions
+from engine.server.protocol import (
+    ChatRequest,
+    CompletionRequest,
+    DetokenizeRequest,
+    GenerationRequest,
+    TokenizeRequest,
+)
+from engine.server.request_log import RequestLog
+from engine.tokenizer import ModelTokenizer
 
 __all__ = ["Server"]
 
-AnyRequest = TypeVar("AnyRequest", bound=GenerationRequest)
+Body = TypeVar("Body", bound=BaseModel)
 
 MAX_BODY_BYTES = 64 << 20
 
@@ -25,18 +38,32 @@ MAX_BODY_BYTES = 64 << 20
 class Server:
     """Answers HTTP for one engine. `draining` makes it refuse what is new and finish what it has."""
 
-    def __init__(self, loop: EngineLoop, identity: ServerIdentity) -> None:
-        self._loop = loop
-        self._engine = loop.engine
-        self._identity = identity
+    def __init__(
+        self, link: EngineLink, tokenizer: ModelTokenizer, identity: ServerIdentity, options: ServeOptions
+    ) -> None:
+        """Raises: StartRefused, where the request log can't be written."""
+        self._link, self._tokenizer, self._identity, self._options = link, tokenizer, identity, options
+        self._log = None
+        if options.request_log is not None:
+            self._log = RequestLog(options.request_log, with_text=options.request_log_text)
+        self._generation = Generation(link, tokenizer, identity, self._log)
         self.draining = False
-        self.app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[refusals_as_json])
+        self.app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[border(options.api_key, self._log)])
+        self.app.on_cleanup.append(self._clean_up)
         self.app.add_routes(
             [
                 web.get("/health", self.health),
+                web.get("/ping", self.health),
                 web.get("/metrics", self.metrics),
+                web.get("/version", self.version),
+                web.get("/load", self.load),
                 web.get("/server_info", self.server_info),
+                web.get("/openapi.json", self.openapi),
                 web.get("/v1/models", self.models),
+                web.get("/v1/models/{model:.+}", self.model),
+                web.get("/tokenizer_info", self.tokenizer_info),
+                web.post("/tokenize", self.tokenize),
+                web.post("/detokenize", self.detokenize),
                 web.post("/v1/completions", self.completions),
                 web.post("/v1/chat/completions", self.chat_completions),
                 web.post("/reset_prefix_cache", self.reset_prefix_cache),
@@ -44,153 +71,117 @@ class Server:
         )
 
     async def health(self, _: web.Request) -> web.Response:
-        return web.Response(status=503 if self.draining or self._loop.ended.done() else 200)
+        link = self._link
+        stuck = link.heartbeat_age_s() > self._options.stuck_after_s
+        return web.Response(status=503 if self.draining or link.ended.done() or stuck else 200)
 
     async def metrics(self, _: web.Request) -> web.Response:
-        text = self._engine.metrics.expose()
+        text = await self._link.call("metrics")
         return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
+    async def version(self, _: web.Request) -> web.Response:
+        return json_response({"version": __version__})
+
+    async def load(self, _: web.Request) -> web.Response:
+        return json_response({"server_load": self._link.num_requests})
+
     async def server_info(self, _: web.Request) -> web.Response:
-        return web.json_response(self._identity.to_json())
+        return json_response(self._identity.to_json())
+
+    async def openapi(self, _: web.Request) -> web.Response:
+        return json_response(document(self._identity.model))
 
     async def models(self, _: web.Request) -> web.Response:
-        model = {
-            "id": self._identity.model,
-            "object": "model",
-            "created": int(self._identity.started_at),
-            "owned_by": "autotune-engine",
-            "max_model_len": self._engine.knobs.max_model_len,
-        }
-        return web.json_response({"object": "list", "data": [model]})
+        return json_response({"object": "list", "data": [self._model_card()]})
+
+    async def model(self, request: web.Request) -> web.Response:
+        self._require_model(request.match_info["model"])
+        return json_response(self._model_card())
+
+    async def tokenizer_info(self, _: web.Request) -> web.Response:
+        tokenizer = self._tokenizer
+        template = tokenizer.chat_template.source(with_tools=False)
+        return json_response({**tokenizer.config, **tokenizer.special_tokens, "chat_template": template})
+
+    async def tokenize(self, request: web.Request) -> web.Response:
+        body = await self._read(request, TokenizeRequest)
+        if body.prompt is not None:
+            ids = await self._generation.encode(body.prompt, special=body.add_special_tokens is not False)
+        else:
+            ids = await self._generation.encode(self._generation.render(body), special=bool(body.add_special_tokens))
+        names = [self._tokenizer.name_of(token) for token in ids] if body.return_token_strs else None
+        limit = self._identity.max_model_len
+        return json_response({"count": len(ids), "max_model_len": limit, "tokens": ids, "token_strs": names})
+
+    async def detokenize(self, request: web.Request) -> web.Response:
+        body = await self._read(request, DetokenizeRequest)
+        return json_response({"prompt": self._tokenizer.decode(body.tokens, skip_special_tokens=False)})
 
     async def reset_prefix_cache(self, _: web.Request) -> web.Response:
-        if not await self._loop.call(self._engine.reset_prefix_cache):
+        if not await self._link.call("reset_prefix_cache"):
             raise RequestRefused("requests are running; reset the cache when there are none", status=409, code="busy")
         return web.Response(status=200)
 
     async def completions(self, request: web.Request) -> web.StreamResponse:
         arrived_s = time.monotonic()
-        body = await self._read(request, CompletionRequest)
-        prompt = body.single_prompt()
-        prompt_ids = self._engine.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
-        max_tokens = 16 if body.max_tokens is None else body.max_tokens
-        return await self._answer(request, body, "completions", prompt_ids, max_tokens, arrived_s)
+        return await self._generation.completions(request, await self._read(request, CompletionRequest), arrived_s)
 
     async def chat_completions(self, request: web.Request) -> web.StreamResponse:
         arrived_s = time.monotonic()
-        body = await self._read(request, ChatRequest)
-        prompt_ids = self._engine.tokenizer.encode_chat([message.plain() for message in body.messages])
-        max_tokens = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
-        if max_tokens is None:
-            max_tokens = max(1, self._engine.knobs.max_model_len - len(prompt_ids))
-        return await self._answer(request, body, "chat", prompt_ids, max_tokens, arrived_s)
+        return await self._generation.chat(request, await self._read(request, ChatRequest), arrived_s)
 
-    async def _read(self, request: web.Request, kind: type[AnyRequest]) -> AnyRequest:
+    async def _read(self, request: web.Request, kind: type[Body]) -> Body:
         """The body as a `kind`, if this server serves what it asks for."""
         if self.draining:
             raise RequestRefused("the server is shutting down", status=503, code="draining")
-        try:
-            data = json.loads(await request.read())
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise RequestRefused(f"the body is not JSON: {error}", code="invalid_json") from error
+        generates = issubclass(kind, GenerationRequest)
+        if generates:
+            request[ENTRY] = {}
+        data = await json_body(request)
+        if generates and self._log is not None and isinstance(data, dict):
+            told = ("prompt", "messages", "tools", "documents")
+            request[ENTRY]["params"] = {k: v for k, v in data.items() if self._log.with_text or k not in told}
         try:
             body = kind.model_validate(data)
         except ValidationError as error:
-            raise refusal_of(error, kind) from error
-        if body.model != self._identity.model:
+            raise refusal_of(error) from error
+        name: str | None = getattr(body, "model", None)
+        if name is not None:
+            self._require_model(name)
+        return body
+
+    def _require_model(self, name: str) -> None:
+        if name != self._identity.model:
             raise RequestRefused(
-                f"the model {body.model!r} does not exist; this server serves {self._identity.model!r}",
+                f"the model {name!r} does not exist; this server serves {self._identity.model!r}",
                 status=404,
                 code="model_not_found",
                 param="model",
             )
-        return body
 
-    async def _answer(
-        self,
-        request: web.Request,
-        body: GenerationRequest,
-        endpoint: Literal["chat", "completions"],
-        prompt_ids: list[int],
-        max_tokens: int,
-        arrived_s: float,
-    ) -> web.StreamResponse:
-        shape = AnswerShape(endpoint, self._identity.model, prompt_ids, body.return_token_ids)
-        params = body.sampling(max_tokens)
-        with self._loop.submit(shape.request_id, prompt_ids, params, arrived_s=arrived_s) as answer:
-            if body.stream:
-                return await stream(request, body, shape, answer)
-            return await whole(shape, answer)
+    def _model_card(self) -> dict[str, object]:
+        return {
+            "id": self._identity.model,
+            "object": "model",
+            "created": int(self._identity.started_at),
+            "owned_by": "autotune-engine",
+            "max_model_len": self._identity.max_model_len,
+        }
+
+    async def _clean_up(self, _: web.Application) -> None:
+        if self._log is not None:
+            await asyncio.to_thread(self._log.close)
 
 
-async def whole(shape: AnswerShape, answer: Answer) -> web.Response:
-    deltas = [delta async for delta in answer]
-    token_ids = [token for delta in deltas for token in delta.token_ids]
-    counts = usage(len(shape.prompt_ids), len(token_ids), deltas[-1].num_cached_tokens)
-    text = "".join(delta.text for delta in deltas)
-    return web.json_response(shape.whole(text, token_ids, deltas[-1].finish_reason or "", counts))
-
-
-async def stream(
-    request: web.Request, body: GenerationRequest, shape: AnswerShape, answer: Answer
-) -> web.StreamResponse:
-    """Server-sent events: a chunk per step that has something to say, then the usage if asked for, then [DONE]."""
-    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
-    await response.prepare(request)
-    count = cached = 0
-    first = shape.opening() if shape.endpoint == "chat" else None
-    async for delta in answer:
-        count, cached = count + len(delta.token_ids), delta.num_cached_tokens
-        chunks = [] if first is None else [first]
-        first = None
-        if delta.text or delta.finish_reason or shape.return_token_ids:
-            chunks.append(shape.chunk(delta.text, delta.token_ids, delta.finish_reason))
-        if count == len(delta.token_ids) and chunks:
-            chunks[0] = shape.with_prompt_ids(chunks[0])
-        for chunk in chunks:
-            if body.usage_always:
-                chunk["usage"] = usage(len(shape.prompt_ids), count, cached)
-            elif body.usage_at_end:
-                chunk["usage"] = None
-        if chunks:
-            await response.write(b"".join(event(chunk) for chunk in chunks))
-    if body.usage_at_end:
-        await response.write(event(shape.closing(usage(len(shape.prompt_ids), count, cached))))
-    await response.write(b"data: [DONE]\n\n")
-    await response.write_eof()
-    return response
-
-
-def event(data: Json) -> bytes:
-    return b"data: " + json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
-
-
-@web.middleware
-async def refusals_as_json(request: web.Request, handler: Any) -> web.StreamResponse:
-    """Every refusal as OpenAI's error object, those of aiohttp (404, 405, 413) too."""
-    try:
-        response: web.StreamResponse = await handler(request)
-    except RequestRefused as error:
-        headers = {"Retry-After": "1"} if error.status == 503 else None
-        content = error_body(error.sentence, status=error.status, code=error.code, param=error.param)
-        return web.json_response(content, status=error.status, headers=headers)
-    except web.HTTPException as error:
-        content = error_body(
-            f"{request.method} {request.path}: {error.reason}", status=error.status, code="http", param=None
-        )
-        return web.json_response(content, status=error.status)
-    return response
-
-
-def refusal_of(error: ValidationError, kind: type[GenerationRequest]) -> RequestRefused:
+def refusal_of(error: ValidationError) -> RequestRefused:
     """The first thing that is wrong with a body, in a sentence."""
-    first = error.errors()[0]
+    first = error.errors(include_url=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         return RequestRefused(f"unknown field {where}", code="unknown_parameter", param=where)
     if first["type"] == "missing":
         return RequestRefused(f"the field {where} is missing", code="missing_parameter", param=where)
-    found = json.dumps(first["input"], default=str)[:80]
+    found = orjson.dumps(first["input"], default=str).decode(errors="replace")[:80]
     return RequestRefused(
         f"{where or 'body'}: {first['msg']}, found {found}", code="invalid_value", param=where or None
     )

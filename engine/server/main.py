@@ -1,4 +1,4 @@
-"""Serving: from a bound port to a drained exit."""
+"""Serving: the engine in a process of its own, HTTP in this one, and how both end."""
 
 from __future__ import annotations
 
@@ -8,74 +8,69 @@ import os
 import signal
 import socket
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
 
+import uvloop
 from aiohttp import web
 
-from engine.core import Engine
-from engine.digest import config_hash, model_digest
 from engine.knobs import EngineKnobs
 from engine.listening import port_taken
-from engine.metrics import EngineMetrics
-from engine.model_config import ModelConfig
-from engine.resolve import resolve
 from engine.server.app import Server
 from engine.server.identity import ServerIdentity
-from engine.server.loop import EngineLoop
+from engine.server.link import EngineLink
+from engine.server.options import ServeOptions
+from engine.server.orders import Start
+from engine.server.process import EngineProcess
+from engine.server.reports import Ready
+from engine.tokenizer import ModelTokenizer
 
-__all__ = ["ServeOptions", "serve"]
-
-SWITCH_INTERVAL_S = 0.0005
-"""How long a thread may keep the interpreter. At Python's 5 ms, one busy HTTP handler would hold up every kernel launch
-of the engine's thread."""
-
+__all__ = ["serve"]
 
 SHUTDOWN_TIMEOUT_S = 0.1
-"""For handlers to write what they have, once the drain is over."""
+"""For handlers to write what they have, once the drain is over or the engine is gone."""
 
-
-@dataclass(frozen=True, slots=True)
-class ServeOptions:
-    """What to serve, and as what; how is for the knobs to say."""
-
-    model_path: Path
-    served_model_name: str = ""
-    "Name clients send as `model`; the directory's own name by default."
-    drain_timeout_s: float = 30.0
-    "How long running requests may go on after SIGTERM."
+LAST_WORDS_S = 1.0
+"""For clients and for /health to learn that the engine is gone, before the server goes too."""
 
 
 def serve(options: ServeOptions, knobs: EngineKnobs, sock: socket.socket) -> int:
     """Serve on the bound `sock` until told to stop; the exit code.
 
     Raises:
-        StartRefused: the model, the knobs, or a port that somebody else listens on by now.
+        StartRefused: the model, the knobs, or a port that somebody else listens on by now; or the engine died.
     """
-    effective = resolve(knobs, ModelConfig.load(options.model_path))
-    digest = model_digest(options.model_path)
-    metrics = EngineMetrics(config_hash(effective.to_dict()), digest)
-    # The model is loaded by the thread that will run it. Each thread that calls into OpenMP gets a team of its own, and
-    # two teams are more threads than cores: the runtime then puts workers to sleep between kernels, and a decode step
-    # of a small model takes half as long again.
-    thread = ThreadPoolExecutor(1, thread_name_prefix="engine")
-    engine = thread.submit(Engine, options.model_path, knobs, metrics).result()
-    identity = ServerIdentity.of(
-        engine,
-        model=options.served_model_name or options.model_path.resolve().name,
-        path=options.model_path,
-        digest=digest,
-        requested=knobs.to_dict(),
-    )
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
-    return asyncio.run(run(engine, thread, identity, sock, options))
+    cpus = frozenset(options.engine_cpus)
+    process = EngineProcess(Start(options.model_path, knobs, os.getpid(), cpus, options.trace), engine_environment())
+    try:
+        if options.server_cpus:
+            os.sched_setaffinity(0, options.server_cpus)
+        # While the engine loads.
+        tokenizer = ModelTokenizer(options.model_path)
+        ready = process.wait_ready()
+        identity = ServerIdentity(options, knobs, ready, process.pid)
+        return uvloop.run(run(process, ready, tokenizer, identity, sock, options))
+    finally:
+        process.end()
+
+
+def engine_environment() -> dict[str, str]:
+    """Read by the OpenMP runtime when torch loads. A worker that sleeps between two kernels makes a decode step half as
+    long again; one that spins as long as by default takes the cores from the HTTP side and from whatever shares the
+    machine. This many turns bridge the gap between two kernels and not much more."""
+    environment = dict(os.environ)
+    if "OMP_WAIT_POLICY" not in environment:
+        environment.setdefault("GOMP_SPINCOUNT", "10000")
+    return environment
 
 
 async def run(
-    engine: Engine, thread: ThreadPoolExecutor, identity: ServerIdentity, sock: socket.socket, options: ServeOptions
+    process: EngineProcess,
+    ready: Ready,
+    tokenizer: ModelTokenizer,
+    identity: ServerIdentity,
+    sock: socket.socket,
+    options: ServeOptions,
 ) -> int:
-    """Answer requests until a signal or the death of the engine's thread."""
+    """Answer requests until a signal, or until the engine is gone."""
     told_to_stop = asyncio.Event()
     event_loop = asyncio.get_running_loop()
 
@@ -86,12 +81,12 @@ async def run(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         event_loop.add_signal_handler(number, on_signal, number)
-    engine_loop = EngineLoop(engine, thread)
-    server = Server(engine_loop, identity)
+    link = EngineLink(process, ready)
+    await link.connect()
+    server = Server(link, tokenizer, identity, options)
     # Cancelling a handler whose client has gone is what aborts its request.
     runner = web.AppRunner(server.app, handler_cancellation=True, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
     await runner.setup()
-    ended = asyncio.wrap_future(engine_loop.ended)
     host, port = sock.getsockname()[:2]
     try:
         try:
@@ -99,23 +94,23 @@ async def run(
         except OSError as error:
             raise port_taken(host, port, error) from error
         print(f"engine: serving {identity.model} on http://{host}:{port}", file=sys.stderr, flush=True)
-        ended.add_done_callback(lambda _: told_to_stop.set())
+        link.ended.add_done_callback(lambda _: told_to_stop.set())
         await told_to_stop.wait()
-        if ended.done():
-            # It only ends by itself when it has failed; the exception is the process's last word.
-            ended.result()
+        if link.ended.done():
+            await asyncio.sleep(LAST_WORDS_S)
+            raise process.death(await link.stop(), "while serving")
         server.draining = True
-        print(f"engine: draining {engine_loop.num_requests} requests", file=sys.stderr, flush=True)
-        await drain(engine_loop, options.drain_timeout_s)
+        print(f"engine: draining {link.num_requests} requests", file=sys.stderr, flush=True)
+        await drain(link, options.drain_timeout_s)
         return 0
     finally:
         await runner.cleanup()
-        engine_loop.stop()
+        await link.stop()
 
 
-async def drain(engine_loop: EngineLoop, timeout_s: float) -> None:
+async def drain(link: EngineLink, timeout_s: float) -> None:
     """Wait until every request is answered, `timeout_s` at most; what is left then is aborted by the cleanup."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
-            while engine_loop.num_requests and not engine_loop.ended.done():
+            while link.num_requests and not link.ended.done():
                 await asyncio.sleep(0.02)

@@ -4,136 +4,123 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from engine.errors import RequestRefused
+from engine.grammar import Grammar
 from engine.sampling import SamplingParams
+from engine.server.answer_format import AnswerFormat
+from engine.server.chat_messages import Json, Message, NamedToolChoice, Strict, Tool
+from engine.server.neutral import without_neutral
 
-__all__ = ["ChatRequest", "CompletionRequest", "Message", "StreamOptions"]
-
-NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "n": (1,),
-    "best_of": (1,),
-    "echo": (False,),
-    "logprobs": (False,),
-    "top_logprobs": (0,),
-    "prompt_logprobs": (),
-    "presence_penalty": (0,),
-    "frequency_penalty": (0,),
-    "repetition_penalty": (1,),
-    "min_p": (0,),
-    "min_tokens": (0,),
-    "logit_bias": ({},),
-    "suffix": ("",),
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),
-    "parallel_tool_calls": (True, False),
-    "functions": ([],),
-    "function_call": ("none", "auto"),
-    "response_format": ({"type": "text"},),
-    "guided_json": (),
-    "structured_outputs": (),
-    "modalities": (["text"],),
-    "audio": (),
-    "prediction": (),
-    "reasoning_effort": (),
-    "web_search_options": (),
-    "skip_special_tokens": (True,),
-    "add_generation_prompt": (True,),
-}
-"""Fields the engine knows and doesn't have, with the values that ask for nothing. Any other value is refused."""
-
-HARMLESS = frozenset(
-    ("user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention")
-)
-"""Fields that change nothing about the answer."""
+__all__ = ["ChatRequest", "CompletionRequest", "DetokenizeRequest", "GenerationRequest", "TokenizeRequest"]
 
 
-def same(value: Any, neutral: Any) -> bool:
-    """Equal, and both or neither a bool: `logprobs: 0` asks for something, `logprobs: false` doesn't."""
-    return bool(value == neutral) and isinstance(value, bool) == isinstance(neutral, bool)
-
-
-class StreamOptions(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    include_usage: bool = False
+class StreamOptions(Strict):
+    include_usage: bool | None = False
     "A last chunk without choices carries the usage."
-    continuous_usage_stats: bool = False
+    continuous_usage_stats: bool | None = False
     "Every chunk carries the usage so far."
-    include_obfuscation: bool = False
+    include_obfuscation: bool | None = False
 
     @field_validator("include_obfuscation")
     @classmethod
-    def no_obfuscation(cls, value: bool) -> bool:
+    def no_obfuscation(cls, value: bool | None) -> bool | None:
         if value:
             raise ValueError("include_obfuscation is not supported")
         return value
 
 
-class GenerationRequest(BaseModel):
+class GenerationRequest(AnswerFormat):
     """What both endpoints share."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
-
     model: str
-    stream: bool = False
+    stream: bool | None = False
     stream_options: StreamOptions | None = None
+    n: Annotated[int, Field(ge=1, le=128)] | None = None
     max_tokens: int | None = None
-    temperature: Annotated[float, Field(allow_inf_nan=False)] | None = None
-    top_p: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    min_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
     top_k: int | None = None
+    min_p: float | None = None
     seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: dict[Annotated[str, Field(pattern=r"^\d{1,9}$")], float] | None = None
     stop: str | list[str] | None = None
+    include_stop_str_in_output: bool = False
     stop_token_ids: list[int] | None = None
-    ignore_eos: bool = False
-    return_token_ids: bool = False
+    ignore_eos: bool | None = False
+    skip_special_tokens: bool = True
+    add_special_tokens: bool | None = None
+    prompt_logprobs: int | None = None
+    return_token_ids: bool | None = False
     "Chunks and choices carry the ids of their tokens, the first chunk those of the prompt."
+    return_tokens_as_token_ids: bool | None = False
+    "Log-probabilities name tokens as token_id:N."
+    priority: Annotated[int, Field(ge=-(2**31), lt=2**31)] = 0
+    "Lower goes first."
+    deadline_s: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    "Seconds from arrival after which the answer is of no use."
+    request_id: Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,128}$")] | None = None
 
     @model_validator(mode="before")
     @classmethod
     def refuse_unsupported(cls, data: Any) -> Any:
         """Say no to what we know but don't have, rather than ignore it; drop what changes nothing."""
-        if not isinstance(data, dict):
-            return data
-        kept = {}
-        for name, value in data.items():
-            if name in HARMLESS:
-                continue
-            if name in NEUTRAL and name not in cls.model_fields:
-                if value is not None and not any(same(value, neutral) for neutral in NEUTRAL[name]):
-                    raise RequestRefused(f"{name} is not supported", code="unsupported_parameter", param=name)
-                continue
-            kept[name] = value
-        return kept
+        return without_neutral(data, cls.model_fields) if isinstance(data, dict) else data
 
     @model_validator(mode="after")
-    def stream_options_need_stream(self) -> GenerationRequest:
+    def fields_fit(self) -> GenerationRequest:
         if self.stream_options is not None and not self.stream:
             raise RequestRefused("stream_options is only allowed with stream: true", param="stream_options")
+        if self.min_tokens and self.asked_grammar():
+            raise RequestRefused("min_tokens: a grammar says itself when the answer is over", param="min_tokens")
         return self
 
     @property
     def usage_at_end(self) -> bool:
-        return self.stream_options is not None and self.stream_options.include_usage
+        return self.stream_options is not None and bool(self.stream_options.include_usage)
 
     @property
     def usage_always(self) -> bool:
-        return self.usage_at_end and self.stream_options is not None and self.stream_options.continuous_usage_stats
+        return (
+            self.usage_at_end and self.stream_options is not None and bool(self.stream_options.continuous_usage_stats)
+        )
 
-    def sampling(self, max_tokens: int) -> SamplingParams:
-        """The sampling that is asked for, with OpenAI's defaults.
+    @property
+    def stops(self) -> tuple[str, ...]:
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+    @property
+    def num_logprobs(self) -> int | None:
+        """Alternatives to tell with each token of the answer; None where no log-probabilities are."""
+        return None
+
+    @property
+    def num_prompt_logprobs(self) -> int | None:
+        return self.prompt_logprobs
+
+    def sampling(self, max_tokens: int, grammar: Grammar | None, copy: int = 0) -> SamplingParams:
+        """The sampling that is asked for, with OpenAI's defaults; the seeds of a prompt's answers follow each other.
 
         Raises:
             RequestRefused: a value out of range.
         """
-        given = {name: getattr(self, name) for name in ("temperature", "top_p", "top_k", "seed")}
-        stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        names = ("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty")
+        given = {name: getattr(self, name) for name in (*names, "repetition_penalty", "min_tokens")}
         return SamplingParams(
             max_tokens=max_tokens,
-            stop=tuple(stop),
+            seed=None if self.seed is None else self.seed + copy,
+            logit_bias=tuple((int(token), bias) for token, bias in (self.logit_bias or {}).items()),
+            stop=self.stops,
             stop_token_ids=frozenset(self.stop_token_ids or []),
-            ignore_eos=self.ignore_eos,
+            ignore_eos=bool(self.ignore_eos),
+            logprobs=self.num_logprobs,
+            prompt_logprobs=self.num_prompt_logprobs,
+            grammar=grammar,
             **{name: value for name, value in given.items() if value is not None},
         )
 
@@ -142,47 +129,34 @@ class CompletionRequest(GenerationRequest):
     """Body of POST /v1/completions."""
 
     prompt: str | list[int] | list[str] | list[list[int]]
+    best_of: int | None = None
+    echo: bool | None = False
+    "The answer begins with the prompt, and so do its log-probabilities."
+    logprobs: int | None = None
 
-    def single_prompt(self) -> str | list[int]:
-        """The one prompt.
+    @model_validator(mode="after")
+    def best_is_all(self) -> CompletionRequest:
+        if self.best_of not in (None, self.n or 1):
+            raise RequestRefused(f"best_of: expected n ({self.n or 1}), found {self.best_of}", param="best_of")
+        return self
 
-        Raises:
-            RequestRefused: several prompts in one request.
-        """
-        prompt = self.prompt
-        if isinstance(prompt, str):
-            return prompt
-        if prompt and not isinstance(prompt[0], int):
-            if len(prompt) > 1:
-                raise RequestRefused(
-                    f"one prompt per request is supported, found {len(prompt)}; send them as requests of their own",
-                    code="unsupported_parameter",
-                    param="prompt",
-                )
-            return prompt[0]
-        return [token for token in prompt if isinstance(token, int)]
+    @property
+    def prompts(self) -> list[str | list[int]]:
+        match self.prompt:
+            case str():
+                return [self.prompt]
+            case [int(), *_] | []:
+                return [self.prompt]  # type: ignore[list-item]
+            case _:
+                return list(self.prompt)  # type: ignore[arg-type]
 
+    @property
+    def num_logprobs(self) -> int | None:
+        return self.logprobs
 
-class TextPart(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    type: Literal["text"]
-    text: str
-
-
-class Message(BaseModel):
-    """One turn. Content is text, or parts that are all text."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[TextPart]
-    name: str | None = None
-
-    def plain(self) -> dict[str, str]:
-        """As chat templates take it. `developer` is OpenAI's newer word for `system`."""
-        content = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
-        return {"role": "system" if self.role == "developer" else self.role, "content": content}
+    @property
+    def num_prompt_logprobs(self) -> int | None:
+        return self.logprobs if self.echo and self.prompt_logprobs is None else self.prompt_logprobs
 
 
 class ChatRequest(GenerationRequest):
@@ -191,3 +165,58 @@ class ChatRequest(GenerationRequest):
     messages: Annotated[list[Message], Field(min_length=1)]
     max_completion_tokens: int | None = None
     "OpenAI's newer name of max_tokens."
+    logprobs: bool | None = False
+    top_logprobs: int | None = None
+    tools: list[Tool] | None = None
+    tool_choice: Literal["none", "auto", "required"] | NamedToolChoice | None = None
+    parallel_tool_calls: bool | None = True
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = False
+    documents: list[Json] | None = None
+    chat_template_kwargs: Json | None = None
+    echo: Literal[False] | None = None
+
+    @model_validator(mode="after")
+    def tools_fit(self) -> ChatRequest:
+        names = [tool.function.name for tool in self.tools or ()]
+        choice = self.tool_choice
+        if choice not in (None, "none", "auto") and not names:
+            raise RequestRefused("tool_choice: there are no tools to choose from", param="tool_choice")
+        if isinstance(choice, NamedToolChoice) and choice.function.name not in names:
+            raise RequestRefused(
+                f"tool_choice: expected one of {names}, found {choice.function.name!r}", param="tool_choice"
+            )
+        if self.top_logprobs is not None and self.top_logprobs != 0 and not self.logprobs:
+            raise RequestRefused("top_logprobs is only allowed with logprobs: true", param="top_logprobs")
+        return self
+
+    @property
+    def num_logprobs(self) -> int | None:
+        return (self.top_logprobs or 0) if self.logprobs else None
+
+
+class TokenizeRequest(Strict):
+    """Body of POST /tokenize: a prompt or the messages of a chat."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: Annotated[list[Message], Field(min_length=1)] | None = None
+    tools: list[Tool] | None = None
+    add_special_tokens: bool | None = None
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    chat_template_kwargs: Json | None = None
+    return_token_strs: bool | None = False
+
+    @model_validator(mode="after")
+    def one_of_two(self) -> TokenizeRequest:
+        if (self.prompt is None) == (self.messages is None):
+            raise RequestRefused("expected either prompt or messages", param="prompt")
+        return self
+
+
+class DetokenizeRequest(Strict):
+    """Body of POST /detokenize."""
+
+    model: str | None = None
+    tokens: list[Annotated[int, Field(ge=0, lt=2**32)]]

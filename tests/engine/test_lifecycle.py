@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import signal
 import socket
 import subprocess
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,9 @@ def test_a_refused_start_says_why_in_one_line(tiny_model: Path, tmp_path: Path) 
     assert refused(tmp_path / "nowhere").startswith("engine: error: model_missing: there is no directory")
     line = refused(tiny_model, "--kv-cache-tokens", "256")
     assert line.startswith("engine: error: bad_config: --kv-cache-tokens is 256")
+    assert "found '0-x'" in refused(tiny_model, "--engine-cpus", "0-x")
+    assert "can't be written" in refused(tiny_model, "--request-log", str(tmp_path / "no" / "log"))
+    assert "--kernels is triton, which can't run here" in refused(tiny_model, "--kernels", "triton")
     assert refused(tiny_model, "--max-num-seq", "4").endswith("did you mean --max-num-seqs?")
     assert "4_000_000" not in refused(tiny_model, "--kv-cache-tokens", "5000000")
     with socket.socket() as holder:
@@ -151,3 +156,108 @@ def test_the_cache_of_a_busy_server_is_not_reset(launch: Launch) -> None:
     asyncio.run(story())
     server.signal()
     assert server.wait() == 0
+
+
+async def info(session: aiohttp.ClientSession, server: Process) -> dict[str, Any]:
+    async with session.get(f"{server.url}/server_info") as response:
+        found: dict[str, Any] = await response.json()
+        return found
+
+
+async def health(session: aiohttp.ClientSession, server: Process) -> int:
+    """Status of /health; 0 where nobody answers."""
+    try:
+        async with session.get(f"{server.url}/health") as response:
+            return response.status
+    except aiohttp.ClientError:
+        return 0
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+async def within(seconds: float, condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(seconds):
+        while not await condition():
+            await asyncio.sleep(0.02)
+
+
+def test_a_killed_engine_is_seen_by_health_and_by_clients(launch: Launch) -> None:
+    server = launch()
+
+    async def story() -> None:
+        async with aiohttp.ClientSession() as session:
+            whole = asyncio.ensure_future(post(session, server, LONG))
+            async with session.post(f"{server.url}/v1/completions", json=LONG | {"stream": True}) as stream:
+                assert (await stream.content.readline()).startswith(b"data: {")
+                os.kill((await info(session, server))["engine_pid"], signal.SIGKILL)
+
+                async def unhealthy() -> bool:
+                    return await health(session, server) != 200
+
+                async with asyncio.timeout(2):
+                    status, _, body = await whole
+                    rest = await stream.content.read()
+                    await within(2, unhealthy)
+                assert (status, body["error"]["code"]) == (500, "engine_gone")
+                assert b'"engine_gone"' in rest
+
+    asyncio.run(story())
+    assert server.wait() != 0
+    assert "was killed (SIGKILL) while serving" in server.log.read_text()
+
+
+def test_health_fails_while_the_engine_is_stuck(launch: Launch) -> None:
+    server = launch("--stuck-after-s", "1")
+
+    async def story() -> None:
+        async with aiohttp.ClientSession() as session:
+
+            async def is_healthy() -> bool:
+                return await health(session, server) == 200
+
+            async def is_not() -> bool:
+                return not await is_healthy()
+
+            await asyncio.sleep(1.5)
+            assert await is_healthy(), "an idle engine gives signs of life"
+            pid = (await info(session, server))["engine_pid"]
+            os.kill(pid, signal.SIGSTOP)
+            await within(5, is_not)
+            os.kill(pid, signal.SIGCONT)
+            await within(5, is_healthy)
+
+    asyncio.run(story())
+
+
+def test_the_engine_ends_with_a_killed_server(launch: Launch) -> None:
+    server = launch()
+
+    async def story() -> None:
+        async with aiohttp.ClientSession() as session:
+            pid = (await info(session, server))["engine_pid"]
+            server.signal(signal.SIGKILL)
+
+            async def gone() -> bool:
+                return not alive(pid)
+
+            await within(2, gone)
+
+    asyncio.run(story())
+
+
+def test_server_and_engine_are_bound_to_the_cores_they_are_given(launch: Launch) -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    server = launch("--engine-cpus", str(cores[0]), "--server-cpus", str(cores[-1]))
+
+    async def story() -> None:
+        async with aiohttp.ClientSession() as session:
+            found = await info(session, server)
+            assert os.sched_getaffinity(found["engine_pid"]) == {cores[0]}
+            assert os.sched_getaffinity(found["pid"]) == {cores[-1]}
+
+    asyncio.run(story())
