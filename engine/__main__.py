@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from engine.errors import StartRefused
@@ -12,6 +13,8 @@ from engine.limits import context_limit
 from engine.listening import bound_socket
 from engine.model_config import ModelConfig
 from engine.server.options import add_option_flags, options_from
+from engine.server.orders import Start
+from engine.server.process import EngineProcess
 
 __all__ = ["main"]
 
@@ -37,10 +40,16 @@ def serve_model(parsed: argparse.Namespace) -> int:
     options = options_from(parsed)
     with bound_socket(parsed.host, parsed.port) as sock:
         context_limit(knobs, ModelConfig.load(parsed.model))
-        # All that can be refused cheaply has been.
-        from engine.server.main import serve
+        # All that can be refused cheaply has been. The engine loads while the server is imported.
+        process = EngineProcess(
+            Start(options.model_path, knobs, os.getpid(), frozenset(options.engine_cpus), options.trace)
+        )
+        try:
+            from engine.server.main import serve
 
-        return serve(options, knobs, sock)
+            return serve(process, options, knobs, sock)
+        finally:
+            process.end()
 
 
 def parser() -> FlagParser:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from engine.logprobs import TokenLogprobs
-from engine.sequence import FinishReason
 
-__all__ = ["Delta"]
+__all__ = ["Delta", "FinishReason"]
+
+FinishReason = Literal["stop", "length", "abort", "deadline", "error"]
 
 
 class Delta(NamedTuple):

@@ -101,7 +101,9 @@ class Server:
     async def tokenizer_info(self, _: web.Request) -> web.Response:
         tokenizer = self._tokenizer
         template = tokenizer.chat_template.source(with_tools=False)
-        return json_response({**tokenizer.config, **tokenizer.special_tokens, "chat_template": template})
+        told = {**tokenizer.config, **tokenizer.special_tokens, "chat_template": template}
+        # Not orjson: model_max_length is 10**30 where there is no limit.
+        return web.json_response(told)
 
     async def tokenize(self, request: web.Request) -> web.Response:
         body = await self._read(request, TokenizeRequest)

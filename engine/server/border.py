@@ -29,6 +29,8 @@ OPEN_PATHS = frozenset(("/health", "/ping", "/metrics"))
 CLIENT_LEFT = 499
 """nginx's word for it; only the log sees it."""
 
+MAX_DEPTH = 100
+
 log = logging.getLogger("engine.server")
 
 
@@ -104,9 +106,23 @@ async def json_body(request: web.Request) -> Any:
             f"Content-Type: expected application/json, found {kind}", status=415, code="unsupported_media_type"
         )
     try:
-        return orjson.loads(await request.read())
+        body = orjson.loads(await request.read())
     except orjson.JSONDecodeError as error:
         raise RequestRefused(f"the body is not JSON: {error}", code="invalid_json") from error
+    if is_deep(body):
+        raise RequestRefused(f"the body is nested more than {MAX_DEPTH} levels deep", code="invalid_json")
+    return body
+
+
+def is_deep(body: Any) -> bool:
+    """Whether recursion over `body` could fail, here or in a library."""
+    level = [body]
+    for _ in range(MAX_DEPTH):
+        insides = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
+        level = [child for inside in insides for child in inside if isinstance(child, dict | list)]
+        if not level:
+            return False
+    return True
 
 
 def json_response(content: Json, *, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:

@@ -61,17 +61,17 @@ class Choice:
         """The piece that a step adds. After the one with a finish reason there is no more.
 
         Raises:
-            RequestRefused: the engine gave up: 504 at the deadline, 503 where it ends.
+            RequestRefused: the engine gave up: 504 at the deadline, 503 where it ends, 500 where it failed.
         """
         self.last_token_s = time.monotonic()
         piece = Piece("", delta.token_ids, delta.finish_reason, None, delta.logprobs)
         if not self._begun:
             self._begin(piece, delta)
-        if self._silent:
-            piece.token_ids, piece.logprobs, piece.finish_reason = (), (), "length"
-        elif delta.finish_reason in ("deadline", "abort"):
+        if delta.finish_reason in ("deadline", "abort", "error"):
             self.finish_reason = delta.finish_reason
             raise given_up(delta.finish_reason)
+        if self._silent:
+            piece.token_ids, piece.logprobs, piece.finish_reason = (), (), "length"
         else:
             self._read(piece)
         self.token_ids += piece.token_ids
@@ -127,6 +127,9 @@ class Choice:
 def given_up(reason: str) -> RequestRefused:
     if reason == "deadline":
         return RequestRefused("the deadline (deadline_s) has passed", status=504, code="deadline_exceeded")
+    if reason == "error":
+        sentence = "the model said something that is no number; its weights or the request may be at fault"
+        return RequestRefused(sentence, status=500, code="corrupted")
     return RequestRefused("the engine has given the request up; send it again", status=503, code="aborted")
 
 

@@ -10,17 +10,19 @@ from collections.abc import Sequence as ReadOnlyList
 from types import TracebackType
 from typing import Any, Literal
 
-from engine.delta import Delta
+from engine.delta import Delta, FinishReason
 from engine.errors import RequestRefused
 from engine.limits import check_request
 from engine.sampling import SamplingParams
-from engine.sequence import FinishReason
 from engine.server.orders import Add, Call, Finish, Rejected
 from engine.server.process import EngineProcess
 from engine.server.reports import Ready, Refusal, Report, Result
 from engine.server.wire import frame, read_frame
 
 __all__ = ["Answer", "EngineLink"]
+
+CALL_TIMEOUT_S = 10.0
+"""For an answer to a call: numbers are told at once, the rest is done between two steps."""
 
 
 class Answer:
@@ -128,7 +130,7 @@ class EngineLink:
         """What the engine has to say to `name`.
 
         Raises:
-            RequestRefused: 500, the engine is gone.
+            RequestRefused: 500, the engine is gone; 503, it is stuck.
         """
         if self.ended.done():
             raise engine_gone()
@@ -136,7 +138,10 @@ class EngineLink:
         result = self._calls[number] = asyncio.get_running_loop().create_future()
         self._write(Call(number, name))
         try:
-            return await result
+            async with asyncio.timeout(CALL_TIMEOUT_S):
+                return await result
+        except TimeoutError:
+            raise RequestRefused("the engine doesn't answer; see /health", status=503, code="engine_stuck") from None
         finally:
             del self._calls[number]
 

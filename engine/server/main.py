@@ -18,7 +18,6 @@ from engine.server.app import Server
 from engine.server.identity import ServerIdentity
 from engine.server.link import EngineLink
 from engine.server.options import ServeOptions
-from engine.server.orders import Start
 from engine.server.process import EngineProcess
 from engine.server.reports import Ready
 from engine.tokenizer import ModelTokenizer
@@ -32,34 +31,18 @@ LAST_WORDS_S = 1.0
 """For clients and for /health to learn that the engine is gone, before the server goes too."""
 
 
-def serve(options: ServeOptions, knobs: EngineKnobs, sock: socket.socket) -> int:
-    """Serve on the bound `sock` until told to stop; the exit code.
+def serve(process: EngineProcess, options: ServeOptions, knobs: EngineKnobs, sock: socket.socket) -> int:
+    """Serve on the bound `sock` until told to stop; the exit code. `process` is loading meanwhile.
 
     Raises:
         StartRefused: the model, the knobs, or a port that somebody else listens on by now; or the engine died.
     """
-    cpus = frozenset(options.engine_cpus)
-    process = EngineProcess(Start(options.model_path, knobs, os.getpid(), cpus, options.trace), engine_environment())
-    try:
-        if options.server_cpus:
-            os.sched_setaffinity(0, options.server_cpus)
-        # While the engine loads.
-        tokenizer = ModelTokenizer(options.model_path)
-        ready = process.wait_ready()
-        identity = ServerIdentity(options, knobs, ready, process.pid)
-        return uvloop.run(run(process, ready, tokenizer, identity, sock, options))
-    finally:
-        process.end()
-
-
-def engine_environment() -> dict[str, str]:
-    """Read by the OpenMP runtime when torch loads. A worker that sleeps between two kernels makes a decode step half as
-    long again; one that spins as long as by default takes the cores from the HTTP side and from whatever shares the
-    machine. This many turns bridge the gap between two kernels and not much more."""
-    environment = dict(os.environ)
-    if "OMP_WAIT_POLICY" not in environment:
-        environment.setdefault("GOMP_SPINCOUNT", "10000")
-    return environment
+    if options.server_cpus:
+        os.sched_setaffinity(0, options.server_cpus)
+    tokenizer = ModelTokenizer(options.model_path)
+    ready = process.wait_ready()
+    identity = ServerIdentity(options, knobs, ready, process.pid)
+    return uvloop.run(run(process, ready, tokenizer, identity, sock, options))
 
 
 async def run(

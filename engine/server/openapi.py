@@ -37,13 +37,14 @@ ROUTES: tuple[Route, ...] = (
     ("get", "/version", None, replies.Version, "The engine's version", ()),
     ("get", "/load", None, replies.Load, "Requests that are being answered", ()),
     ("get", "/server_info", None, None, "What exactly is served, and how", ()),
-    ("post", "/reset_prefix_cache", None, None, "Forget all cached prefixes", (409, 500)),
+    ("post", "/reset_prefix_cache", None, None, "Forget all cached prefixes", (409, 500, 503)),
     ("get", "/health", None, None, "Whether requests are answered", (503,)),
     ("get", "/ping", None, None, "The same", (503,)),
-    ("get", "/metrics", None, None, "Prometheus metrics", (500,)),
+    ("get", "/metrics", None, None, "Prometheus metrics", (500, 503)),
 )
 INPUTS: frozenset[type[BaseModel]] = frozenset((CompletionRequest, ChatRequest, TokenizeRequest, DetokenizeRequest))
-EMPTY = ("/health", "/ping", "/reset_prefix_cache")
+PROBES = ("/health", "/ping")
+EMPTY = (*PROBES, "/reset_prefix_cache")
 
 
 @functools.lru_cache(1)
@@ -58,9 +59,8 @@ def document(model: str) -> Json:
     )
     schemas = definitions["$defs"]
     for kind in INPUTS:
-        name = schemas[kind.__name__]["properties"]["model"]
-        name.clear()
-        name["enum"] = [model]
+        schema = schemas[kind.__name__]
+        schema["properties"]["model"] = {"enum": [model] if "model" in schema.get("required", ()) else [model, None]}
     named = {kind: ref for (kind, _), ref in refs.items()}
     paths: Json = {}
     for method, path, body, reply, summary, statuses in ROUTES:
@@ -98,7 +98,7 @@ def operation(
     failure = {"application/json": {"schema": named[replies.Failure]}}
     responses: Json = {"200": good}
     for status in (401, *statuses):
-        empty = path in EMPTY and status == 503
+        empty = path in PROBES
         responses[str(status)] = {"description": HTTPStatus(status).phrase} | ({} if empty else {"content": failure})
     described: Json = {"summary": summary, "responses": responses}
     if "{model}" in path:

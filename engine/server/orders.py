@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from engine.delta import FinishReason
 from engine.knobs import EngineKnobs
 from engine.sampling import SamplingParams
-from engine.sequence import FinishReason
 
 __all__ = ["Add", "Call", "Finish", "Rejected", "Start"]
 

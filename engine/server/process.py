@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -18,14 +19,24 @@ END_TIMEOUT_S = 5.0
 """For the engine to end by itself once the socket is closed: it is within a step."""
 
 
+def engine_environment() -> dict[str, str]:
+    """Read by the OpenMP runtime when torch loads. A worker that sleeps between two kernels makes a decode step half as
+    long again; one that spins as long as by default takes the cores from the HTTP side and from whatever shares the
+    machine. This many turns bridge the gap between two kernels and not much more."""
+    environment = dict(os.environ)
+    if "OMP_WAIT_POLICY" not in environment:
+        environment.setdefault("GOMP_SPINCOUNT", "10000")
+    return environment
+
+
 class EngineProcess:
     """A child of the server. It ends with the server, however that ends."""
 
-    def __init__(self, start: Start, environment: dict[str, str]) -> None:
+    def __init__(self, start: Start) -> None:
         self.sock, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, "-m", "engine.server.worker", str(theirs.fileno())]
-            self._popen = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment)
+            self._popen = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=engine_environment())
         self.sock.sendall(frame(start))
 
     @property

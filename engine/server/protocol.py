@@ -16,6 +16,16 @@ from engine.server.neutral import without_neutral
 __all__ = ["ChatRequest", "CompletionRequest", "DetokenizeRequest", "GenerationRequest", "TokenizeRequest"]
 
 
+def told(**bounds: Any) -> Any:
+    """Bounds that the schema tells; whoever acts on the field checks them, in words of its own."""
+    return Field(json_schema_extra=bounds)
+
+
+StopString = Annotated[str, told(minLength=1)]
+Bias = Annotated[float, told(minimum=-100, maximum=100)]
+TokenIds = list[Annotated[int, told(minimum=0)]]
+
+
 class StreamOptions(Strict):
     include_usage: bool | None = False
     "A last chunk without choices carries the usage."
@@ -38,24 +48,24 @@ class GenerationRequest(AnswerFormat):
     stream: bool | None = False
     stream_options: StreamOptions | None = None
     n: Annotated[int, Field(ge=1, le=128)] | None = None
-    max_tokens: int | None = None
-    min_tokens: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    seed: int | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    repetition_penalty: float | None = None
-    logit_bias: dict[Annotated[str, Field(pattern=r"^\d{1,9}$")], float] | None = None
-    stop: str | list[str] | None = None
+    max_tokens: Annotated[int | None, told(minimum=0)] = None
+    min_tokens: Annotated[int | None, told(minimum=0)] = None
+    temperature: Annotated[float | None, told(minimum=0, maximum=2)] = None
+    top_p: Annotated[float | None, told(exclusiveMinimum=0, maximum=1)] = None
+    top_k: Annotated[int | None, told(minimum=-1, maximum=2**31 - 1)] = None
+    min_p: Annotated[float | None, told(minimum=0, maximum=1)] = None
+    seed: Annotated[int | None, told(minimum=-(2**63), maximum=2**63 - 1)] = None
+    presence_penalty: Annotated[float | None, told(minimum=-2, maximum=2)] = None
+    frequency_penalty: Annotated[float | None, told(minimum=-2, maximum=2)] = None
+    repetition_penalty: Annotated[float | None, told(exclusiveMinimum=0, maximum=10)] = None
+    logit_bias: dict[Annotated[str, Field(pattern=r"^\d{1,9}$")], Bias] | None = None
+    stop: StopString | Annotated[list[StopString], told(maxItems=16)] | None = None
     include_stop_str_in_output: bool = False
-    stop_token_ids: list[int] | None = None
+    stop_token_ids: TokenIds | None = None
     ignore_eos: bool | None = False
     skip_special_tokens: bool = True
     add_special_tokens: bool | None = None
-    prompt_logprobs: int | None = None
+    prompt_logprobs: Annotated[int | None, told(minimum=0, maximum=20)] = None
     return_token_ids: bool | None = False
     "Chunks and choices carry the ids of their tokens, the first chunk those of the prompt."
     return_tokens_as_token_ids: bool | None = False
@@ -128,11 +138,11 @@ class GenerationRequest(AnswerFormat):
 class CompletionRequest(GenerationRequest):
     """Body of POST /v1/completions."""
 
-    prompt: str | list[int] | list[str] | list[list[int]]
+    prompt: str | TokenIds | list[str] | list[TokenIds]
     best_of: int | None = None
     echo: bool | None = False
     "The answer begins with the prompt, and so do its log-probabilities."
-    logprobs: int | None = None
+    logprobs: Annotated[int | None, told(minimum=0, maximum=20)] = None
 
     @model_validator(mode="after")
     def best_is_all(self) -> CompletionRequest:
@@ -163,10 +173,10 @@ class ChatRequest(GenerationRequest):
     """Body of POST /v1/chat/completions."""
 
     messages: Annotated[list[Message], Field(min_length=1)]
-    max_completion_tokens: int | None = None
+    max_completion_tokens: Annotated[int | None, told(minimum=0)] = None
     "OpenAI's newer name of max_tokens."
     logprobs: bool | None = False
-    top_logprobs: int | None = None
+    top_logprobs: Annotated[int | None, told(minimum=0, maximum=20)] = None
     tools: list[Tool] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedToolChoice | None = None
     parallel_tool_calls: bool | None = True

@@ -71,6 +71,8 @@ class ToolCallParser:
         if last and self._rest and self._place in ("content", "head"):
             self._say((OPEN if self._place == "head" and self._tagged else "") + self._rest)
             self._rest = ""
+        if last and self._blank and not self.num_calls:
+            self._found.append({"content": self._blank})
         return self._found
 
     def _content(self) -> bool:
