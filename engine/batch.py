@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from engine.scheduler import Step
 from engine.seats import Index, Seats
+from engine.transfer import to_device
 
 __all__ = ["Batch", "build_batch"]
 
@@ -53,10 +55,8 @@ def build_batch(step: Step, seats: Seats, device: torch.device) -> Batch:
     widest = int(num_blocks.max())
     tables = np.where(np.arange(widest) < num_blocks[:, None], seats.block_table[step.seats, :widest], 0)
 
-    def tensor(values: Index | NDArray[np.int32]) -> Tensor:
-        host = torch.from_numpy(values)
-        # From pageable memory each copy would wait for the device.
-        return host if device.type == "cpu" else host.pin_memory().to(device, non_blocking=True)
+    def tensor(values: NDArray[Any]) -> Tensor:
+        return to_device(values, device)
 
     return Batch(
         token_ids=tensor(seats.token_ids[rows, positions].astype(np.int64)),

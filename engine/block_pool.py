@@ -14,7 +14,7 @@ class PoolError(AssertionError):
 
 
 def chain_hash(parent: bytes, tokens: bytes) -> bytes:
-    """sha256 that names a block by its tokens (int32) and by all that precedes them (`parent`, empty for the first block).
+    """sha256 that names a block by its tokens (int32) and all that precede them (`parent`, empty for the first).
 
     32 bytes of sha256 need no comparison of tokens on a hit.
     """
@@ -101,6 +101,11 @@ class BlockPool:
                 self._free[block] = None
                 if block not in self._hash_of:
                     self._free.move_to_end(block, last=False)
+
+    def condemn(self, blocks: ReadOnlyList[int]) -> None:
+        """What `blocks` hold is wrong: nobody is to find it again."""
+        for block in blocks:
+            self._forget(block)
 
     def forget_all(self) -> None:
         """No cached prefix can be found any more. Used blocks keep their content for those who use them."""

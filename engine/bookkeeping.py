@@ -8,12 +8,14 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.delta import FinishReason
+from engine.knobs import EngineKnobs
 from engine.metrics import EngineMetrics, RequestRecord, StepRecord
 from engine.model import Model
 from engine.runner import Launched
 from engine.scheduler import Scheduler, Step
 from engine.seats import Seats
-from engine.sequence import FinishReason, Sequence
+from engine.sequence import Sequence
 from engine.trace import Tracer
 from engine.work import ModelWork
 
@@ -23,7 +25,7 @@ __all__ = ["Bookkeeping"]
 class Bookkeeping:
     """Observes scheduling, computation and ends. Whole arrays at a time: a step may hold hundreds of sequences."""
 
-    def __init__(self, metrics: EngineMetrics, tracer: Tracer, seats: Seats, model: Model) -> None:
+    def __init__(self, metrics: EngineMetrics, tracer: Tracer, seats: Seats, model: Model, knobs: EngineKnobs) -> None:
         self._metrics = metrics
         self._tracer = tracer
         self._seats = seats
@@ -31,7 +33,7 @@ class Bookkeeping:
             model.config,
             weight_bytes=sum(linear.num_bytes for layer in model.layers for linear in layer.linears),
             head_bytes=model.head.num_bytes,
-            bytes_per_value=model.dtype.itemsize,
+            bytes_per_value=1 if knobs.kv_cache_dtype == "fp8" else model.dtype.itemsize,
             windows=tuple(Counter(model.config.windows).items()),
         )
 
@@ -92,6 +94,7 @@ class Bookkeeping:
         """`sequence` is over, and still where it was."""
         seat, seats = sequence.seat, self._seats
         self._tracer.request(sequence.request_id, None, time.monotonic())
+        self._metrics.corrupted(int(reason == "error"))
         known = len(sequence.token_ids) if seat < 0 else int(seats.num_tokens[seat] - seats.num_pending[seat])
         self._metrics.finished(
             RequestRecord(

@@ -8,11 +8,12 @@ import time
 from collections.abc import Sequence as ReadOnlyList
 
 import numpy as np
+import torch
 
 from engine.block_pool import BlockPool
 from engine.bookkeeping import Bookkeeping
 from engine.cuda_graphs import GraphRunner
-from engine.delta import Delta
+from engine.delta import Delta, FinishReason
 from engine.errors import RequestRefused
 from engine.grammar_matcher import GrammarMatchers
 from engine.knobs import EngineKnobs
@@ -21,11 +22,11 @@ from engine.limits import check_request
 from engine.memory import MemoryPlan, plan_memory
 from engine.metrics import EngineMetrics
 from engine.model import Model
-from engine.runner import Launched, Runner
+from engine.runner import CORRUPTED, Launched, Runner
 from engine.sampler import Sampler
 from engine.sampling import SamplingParams
 from engine.scheduler import Scheduler
-from engine.sequence import FinishReason, Sequence
+from engine.sequence import Sequence
 from engine.trace import Tracer
 
 __all__ = ["Engine"]
@@ -55,21 +56,23 @@ class Engine:
             num_kv_heads=config.num_kv_heads,
             head_dim=config.head_dim,
         )
+        kept = torch.float8_e4m3fn if knobs.kv_cache_dtype == "fp8" else model.dtype
+        self.cache = model.kernels.cache(self.layout, config.num_layers, kept, model.device)
         self.scheduler = Scheduler(knobs, BlockPool(self.layout.num_blocks))
         self.metrics = metrics or EngineMetrics()
         seats = self.scheduler.seats
         self._matchers = matchers
         self._eos = np.zeros(config.vocab_size, bool)
         self._eos[[token for token in eos if token < config.vocab_size]] = True
-        self.cache = model.kernels.cache(self.layout, config.num_layers, model.dtype, model.device)
         graphs = None
         if knobs.cuda_graphs and knobs.kernels == "triton":
             sizes = {"max_num_seqs": knobs.max_num_seqs, "max_model_len": knobs.max_model_len}
             graphs = GraphRunner(model, self.cache, **sizes, block_size=knobs.block_size)
             graphs.capture()
-        self._runner = Runner(model, self.cache, seats, Sampler(seats, eos, matchers), graphs)
         self.tracer = Tracer()
-        self._books = Bookkeeping(self.metrics, self.tracer, seats, model)
+        sampler = Sampler(seats, eos, matchers, model.kernels.draw)
+        self._runner = Runner(model, self.cache, sampler, self.tracer, seats, graphs)
+        self._books = Bookkeeping(self.metrics, self.tracer, seats, model, knobs)
         self._overlap = knobs.async_scheduling == "on"
         "Resolved: `auto` is gone."
         self._launched: Launched | None = None
@@ -141,8 +144,7 @@ class Engine:
         launched = None
         self._books.scheduled(step)
         if step.num_sequences:
-            with self.tracer.phase("run"):
-                launched = self._runner.launch(step)
+            launched = self._runner.launch(step)
             self.scheduler.launch(step)
         if self._overlap:
             deltas += self._settle()
@@ -167,7 +169,7 @@ class Engine:
         launched, self._launched = self._launched, None
         if launched is None:
             return []
-        with self.tracer.phase("settle"):
+        with self.tracer.phase("postprocess"):
             return self._take(launched)
 
     def _take(self, launched: Launched) -> list[Delta]:
@@ -197,6 +199,10 @@ class Engine:
                 if sequence.params.grammar is not None and self._matchers is not None:
                     self._matchers.accept(sequence.request_id, token)
             reason: FinishReason | None = "stop" if end else "length" if last else None
+            if token == CORRUPTED:
+                deltas.append(Delta(sequence.request_id, (), "error", sequence.num_cached_tokens))
+                self._finish(sequence, "error")
+                continue
             logprobs = (launched.logprobs[row],) if row in launched.logprobs else ()
             prompt_logprobs, sequence.prompt_logprobs = tuple(sequence.prompt_logprobs), []
             cached = sequence.num_cached_tokens

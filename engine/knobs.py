@@ -155,11 +155,19 @@ class EngineKnobs:
     quantization: Annotated[
         Literal["none", "int8", "int4"],
         Knob(
-            "Bits of the weights of the linear layers: int8 has a scale per output, int4 one per 32 inputs. Fewer bytes "
-            "to read for each token.",
+            "Bits of the linear layers' weights: int8 has a scale per output, int4 one per 32 inputs. Fewer bytes are "
+            "read for each token.",
             outputs="lossy",
         ),
     ] = "none"
+    kv_cache_dtype: Annotated[
+        Literal["auto", "fp8"],
+        Knob(
+            "Number format of the KV cache. auto: that of the activations. fp8 holds twice the tokens; it needs Triton "
+            "kernels and a GPU of compute capability 8.9 or later.",
+            outputs="lossy",
+        ),
+    ] = "auto"
     preemption_victim: Annotated[
         Literal["latest", "cheapest"],
         Knob(
@@ -179,8 +187,8 @@ class EngineKnobs:
     kernels: Annotated[
         KernelsName,
         Knob(
-            "What computes a layer: plain PyTorch, native code for CPUs with AVX512-BF16, or Triton for GPUs. auto: the "
-            "fastest that runs here.",
+            "What computes a layer: plain PyTorch, native code for bf16 on CPUs with AVX512-BF16, or Triton on GPUs. "
+            "auto: the fastest that runs here.",
             tunable=False,
             placeholder="auto",
         ),

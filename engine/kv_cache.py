@@ -47,7 +47,8 @@ class KVLayout:
 class KVCache:
     """Keys and values of `layout.num_blocks` blocks for every layer.
 
-    Memory starts as zeros: what was never written is masked, but a NaN there would survive the mask.
+    Memory starts as zeros, and a block is cleared when it is begun: what isn't written yet is masked, but a NaN there
+    would survive the mask.
     """
 
     def __init__(self, layout: KVLayout, num_layers: int, dtype: torch.dtype, device: torch.device) -> None:
@@ -59,10 +60,13 @@ class KVCache:
     def num_bytes(self) -> int:
         return sum(layer.numel() * layer.element_size() for layer in self.layers)
 
-    def write(self, layer: int, rows: Tensor, kv: Tensor) -> None:
-        """Store `kv` [tokens, 2 · num_kv_heads, head_dim] at `rows` (`KVLayout.token_rows`)."""
-        head_dim = self.layout.head_dim
-        self.layers[layer].view(-1, head_dim).index_copy_(0, rows, kv.view(-1, head_dim))
+    def write(self, layer: int, rows: Tensor, cleared: Tensor, kv: Tensor) -> None:
+        """Store `kv` [tokens, 2 · num_kv_heads, head_dim] at `rows` (`KVLayout.token_rows`), after zeros in the blocks
+        at `cleared` (`KVLayout.block_rows`)."""
+        layout, keys_values = self.layout, self.layers[layer]
+        if len(cleared):
+            keys_values.view(-1, layout.block_size * layout.head_dim).index_fill_(0, cleared, 0)
+        keys_values.view(-1, layout.head_dim).index_copy_(0, rows, kv.view(-1, layout.head_dim))
 
     def gather(self, layer: int, rows: Tensor, sequences: int) -> Tensor:
         """Blocks at `rows` (`KVLayout.block_rows`) as [2, sequences · num_kv_heads, tokens, head_dim], contiguous."""

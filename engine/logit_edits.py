@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.seats import Seats
+from engine.transfer import to_device
 
 if TYPE_CHECKING:
     from engine.grammar_matcher import GrammarMatchers
@@ -31,7 +32,7 @@ def edit_logits(
     if params.presence_penalty or params.frequency_penalty:
         seen, counts = np.unique(said[sequence.num_prompt_tokens :], return_counts=True)
         penalty = params.presence_penalty + params.frequency_penalty * counts.astype(np.float32)
-        row.index_add_(0, tensor(seen, row), torch.from_numpy(-penalty.astype(np.float32)).to(row.device))
+        row.index_add_(0, tensor(seen, row), to_device(-penalty.astype(np.float32), row.device))
     for token, bias in params.logit_bias:
         row[token] += bias
     if len(said) < seats.min_total[seat]:
@@ -42,4 +43,4 @@ def edit_logits(
 
 
 def tensor(ids: np.ndarray, like: Tensor) -> Tensor:
-    return torch.from_numpy(ids.astype(np.int64)).to(like.device)
+    return to_device(ids.astype(np.int64), like.device)

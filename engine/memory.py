@@ -59,7 +59,9 @@ def plan_memory(model: ModelConfig, knobs: EngineKnobs, *, prepacked: bool = Tru
     query_width, kv_width = model.num_heads * model.head_dim, 2 * model.num_kv_heads * model.head_dim
 
     weights = weight_parts(model, knobs, size, max_len, prepacked and knobs.device == "cpu")
-    kv_cache = capacity * kv_width * model.num_layers * size
+    # In fp8 each token and key head has an fp32 scale of its own.
+    kv_token = kv_width + 2 * model.num_kv_heads * 4 if knobs.kv_cache_dtype == "fp8" else kv_width * size
+    kv_cache = capacity * kv_token * model.num_layers
     chunk = min(tokens, max_len)
     layer = tokens * (3 * model.hidden_size + 3 * query_width + 3 * kv_width + 3 * model.intermediate_size) * size
     together = min(sequences * max_len, max(GROUP_TOKENS, max_len))

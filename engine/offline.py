@@ -7,12 +7,12 @@ from collections.abc import Sequence as ReadOnlyList
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from engine.delta import FinishReason
 from engine.detokenizer import Detokenizer
 from engine.knobs import EngineKnobs
 from engine.loading import load_engine
 from engine.logprobs import TokenLogprobs
 from engine.sampling import SamplingParams
-from engine.sequence import FinishReason
 from engine.tokenizer import ModelTokenizer
 
 __all__ = ["LLM", "Completion"]

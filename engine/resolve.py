@@ -8,9 +8,9 @@ import torch
 
 from engine.device import available_cores, available_memory_bytes
 from engine.errors import StartRefused
+from engine.kernels.torch_linear import can_prepack, native_bf16
 from engine.knobs import DtypeName, EngineKnobs
 from engine.limits import context_limit
-from engine.kernels.torch_linear import can_prepack, native_bf16
 from engine.memory import MemoryPlan, plan_memory
 from engine.model_config import ModelConfig
 
@@ -27,6 +27,11 @@ def resolve(knobs: EngineKnobs, model: ModelConfig) -> EngineKnobs:
     """
     if knobs.device == "cuda" and not torch.cuda.is_available():
         raise StartRefused("bad_config", "--device is cuda, but PyTorch finds no CUDA device here; use --device cpu")
+    if knobs.kv_cache_dtype == "fp8" and (knobs.device != "cuda" or torch.cuda.get_device_capability() < (8, 9)):
+        raise StartRefused(
+            "bad_config",
+            "--kv-cache-dtype is fp8, which needs an NVIDIA GPU of compute capability 8.9 or later; use auto",
+        )
     return dataclasses.replace(
         knobs,
         max_model_len=context_limit(knobs, model),

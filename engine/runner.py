@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,8 +18,13 @@ from engine.sampler import Sampler
 from engine.scheduler import Step
 from engine.seats import Index, Seats
 from engine.sequence import Sequence
+from engine.trace import Tracer
+from engine.transfer import to_device
 
-__all__ = ["Launched", "Runner"]
+__all__ = ["CORRUPTED", "Launched", "Runner"]
+
+CORRUPTED = -1
+"""In place of a token: the model said something that is no number, and so no token."""
 
 
 @dataclass(slots=True)
@@ -27,7 +33,7 @@ class Launched:
 
     step: Step
     tokens: Tensor
-    "[yielding sequences] int64, on the host once `ready` has come."
+    "[yielding sequences] int64, on the host once `ready` has come; CORRUPTED where the logits weren't finite."
     logprobs: dict[int, TokenLogprobs]
     "Of new tokens, by row of `tokens`, where asked for."
     prompt_logprobs: list[tuple[int, int, TokenLogprobs]]
@@ -51,8 +57,15 @@ class Runner:
     """Holds the model and its cache; knows nothing of requests beyond what lies in their seats."""
 
     def __init__(
-        self, model: Model, cache: object, seats: Seats, sampler: Sampler, graphs: GraphRunner | None = None
+        self,
+        model: Model,
+        cache: Any,
+        sampler: Sampler,
+        tracer: Tracer,
+        seats: Seats,
+        graphs: GraphRunner | None = None,
     ) -> None:
+        self._tracer = tracer
         self._model = model
         self._cache = cache
         self._graphs = graphs
@@ -64,17 +77,21 @@ class Runner:
     @torch.inference_mode()
     def launch(self, step: Step) -> Launched:
         """Start to compute `step`; on a CPU that is to compute it."""
-        model, seats = self._model, self._seats
-        batch = build_batch(step, seats, model.device)
-        self._fill_pending(batch, step)
+        model, seats, tracer = self._model, self._seats, self._tracer
+        with tracer.phase("prepare"):
+            batch = build_batch(step, seats, model.device)
+            self._fill_pending(batch, step)
         start_s = time.monotonic()
-        logits, graph = self._forward(batch)
+        with tracer.phase("run"):
+            logits, graph = self._forward(batch)
         yielding = step.seats[step.yields]
         positions = (step.first + step.count)[step.yields]
-        tokens = self._sampler.sample(logits[: len(yielding)], yielding, positions)
+        with tracer.phase("sample"):
+            tokens = self._sampler.sample(logits[: len(yielding)], yielding, positions)
         logprobs = self._logprobs(logits, tokens, yielding)
         prompt_logprobs = self._prompt_logprobs(logits[len(yielding) :], step)
-        self._last_tokens.index_copy_(0, torch.from_numpy(yielding).to(model.device), tokens)
+        self._last_tokens.index_copy_(0, to_device(yielding, model.device), tokens)
+        tokens = torch.where(logits[: len(yielding)].amax(-1).isfinite(), tokens, CORRUPTED)
         if model.device.type == "cpu":
             return Launched(step, tokens, logprobs, prompt_logprobs, start_s, end_s=time.monotonic())
         host = torch.empty(len(yielding), dtype=torch.int64, pin_memory=True).copy_(tokens, non_blocking=True)
@@ -93,15 +110,15 @@ class Runner:
         pending = np.flatnonzero(self._seats.num_pending[step.seats])
         if len(pending):
             device = self._model.device
-            newest = self._last_tokens[torch.from_numpy(step.seats[pending]).to(device)]
-            batch.token_ids.index_copy_(0, torch.from_numpy(pending).to(device), newest)
+            newest = self._last_tokens.index_select(0, to_device(step.seats[pending], device))
+            batch.token_ids.index_copy_(0, to_device(pending, device), newest)
 
     def _logprobs(self, logits: Tensor, tokens: Tensor, yielding: Index) -> dict[int, TokenLogprobs]:
         asking = np.flatnonzero(self._seats.wants_logprobs[yielding])
         if not len(asking):
             return {}
         counts = [self._sequence(seat).params.logprobs or 0 for seat in yielding[asking].tolist()]
-        index = torch.from_numpy(asking).to(logits.device)
+        index = to_device(asking, logits.device)
         found = logprobs_of(logits.index_select(0, index), tokens.index_select(0, index), counts)
         return dict(zip(asking.tolist(), found, strict=True))
 
@@ -109,7 +126,7 @@ class Runner:
         if not len(logits):
             return []
         _, seats, positions = prompt_rows(step, self._seats)
-        tokens = torch.from_numpy(self._seats.token_ids[seats, positions].astype(np.int64)).to(logits.device)
+        tokens = to_device(self._seats.token_ids[seats, positions].astype(np.int64), logits.device)
         counts = [self._sequence(seat).params.prompt_logprobs or 0 for seat in seats.tolist()]
         return list(zip(seats.tolist(), positions.tolist(), logprobs_of(logits, tokens, counts), strict=True))
 

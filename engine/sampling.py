@@ -65,7 +65,7 @@ class SamplingParams:
         need(self.seed is None or -(2**63) <= self.seed < 2**63, "seed", "a 64-bit integer", self.seed)
         need(abs(self.presence_penalty) <= 2, "presence_penalty", "-2 to 2", self.presence_penalty)
         need(abs(self.frequency_penalty) <= 2, "frequency_penalty", "-2 to 2", self.frequency_penalty)
-        need(0 < self.repetition_penalty <= 10, "repetition_penalty", "more than 0, at most 10", self.repetition_penalty)
+        need(0 < self.repetition_penalty <= 10, "repetition_penalty", "over 0, at most 10", self.repetition_penalty)
         biases = dict(self.logit_bias)
         need(all(abs(bias) <= 100 for bias in biases.values()), "logit_bias", "values from -100 to 100", biases)
         need(len(self.stop) <= 16 and all(self.stop), "stop", "at most 16 strings, none empty", list(self.stop))

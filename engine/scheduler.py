@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.block_pool import BlockPool, PoolError
+from engine.delta import FinishReason
 from engine.knobs import EngineKnobs
 from engine.seats import Index, Seats
-from engine.sequence import FinishReason, Sequence
+from engine.sequence import Sequence
 from engine.waiting import WaitingQueue
 
 __all__ = ["Scheduler", "Step"]
@@ -268,5 +269,8 @@ class Scheduler:
         if self.seats.num_in_flight[sequence.seat]:
             self._leaving.append(sequence)
             return
-        self.pool.release(self.seats.take_blocks(sequence.seat))
+        blocks = self.seats.take_blocks(sequence.seat)
+        if sequence.finish_reason == "error":
+            self.pool.condemn(blocks)
+        self.pool.release(blocks)
         self.seats.rise(sequence)

@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence as ReadOnlyList
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.block_pool import chain_hash
+from engine.delta import FinishReason
 from engine.logprobs import TokenLogprobs
 from engine.sampling import SamplingParams
 
-__all__ = ["FinishReason", "Sequence"]
-
-FinishReason = Literal["stop", "length", "abort", "deadline"]
+__all__ = ["Sequence"]
 
 NO_SEAT = -1
 

@@ -12,7 +12,8 @@ from engine.knobs import EngineKnobs
 from engine.sampling import SamplingParams
 from engine.scheduler import Scheduler, Step
 from engine.seats import Index
-from engine.sequence import FinishReason, Sequence
+from engine.delta import FinishReason
+from engine.sequence import Sequence
 
 VOCAB_SIZE = 50
 

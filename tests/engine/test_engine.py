@@ -287,3 +287,22 @@ def test_the_cache_is_not_reset_under_running_requests(llm: LLM) -> None:
         engine.step()
     assert engine.reset_prefix_cache()
     assert engine.scheduler.pool.num_cached == 0
+
+
+def test_an_answer_that_is_no_number_ends_in_an_error_and_spares_the_others(make: Maker) -> None:
+    llm = make()
+    prompt = [3, 4, 5]
+    expected = one(llm, prompt)
+    unsaid = next(token for token in range(300, 400) if token not in expected)
+    llm.engine._runner._model._embedding[unsaid] = torch.nan
+    llm.engine.add("broken", [unsaid, 7], GREEDY)
+    llm.engine.add("whole", prompt, GREEDY)
+    got: dict[str, list[int]] = {"broken": [], "whole": []}
+    ends = {}
+    while llm.engine.has_work:
+        for delta in llm.engine.step():
+            got[delta.request_id] += delta.token_ids
+            ends[delta.request_id] = delta.finish_reason
+    assert (ends["broken"], got["broken"]) == ("error", [])
+    assert got["whole"] == expected
+    assert metric(llm, "engine_corrupted_requests_total") == 1

@@ -32,11 +32,11 @@ def test_every_field_is_a_row_with_a_meaning_and_a_valid_default() -> None:
 
 def test_what_bounds_service_is_not_tunable() -> None:
     fixed = {row.name for row in knob_table() if not row.tunable}
-    assert fixed == {"max_model_len", "max_queue_len", "device"}
-    assert {row.name for row in knob_table() if row.outputs == "lossy"} == {"dtype"}
+    assert fixed == {"max_model_len", "max_queue_len", "device", "kernels", "async_scheduling", "cuda_graphs"}
+    assert {row.name for row in knob_table() if row.outputs == "lossy"} == {"dtype", "quantization", "kv_cache_dtype"}
 
 
-@given(st.integers(1, 16), st.integers(16, 16384), st.sampled_from([8, 16, 32, 64]), st.booleans())
+@given(st.integers(1, 16), st.integers(16, 16384), st.sampled_from([16, 32, 64]), st.booleans())
 def test_flags_say_the_same_as_values(seqs: int, batched: int, block: int, caching: bool) -> None:
     flags = from_flags(
         *("--max-num-seqs", str(seqs), "--max-num-batched-tokens", str(batched), "--block-size", str(block)),
@@ -56,7 +56,7 @@ def test_flags_say_the_same_as_values(seqs: int, batched: int, block: int, cachi
         (("--max-num-seqs", "0"), "--max-num-seqs: expected 1 to 512 sequences, found 0"),
         (("--max-num-seqs", "many"), "--max-num-seqs: expected a whole number, found 'many'"),
         (("--max-num-seqs", "4.5"), "--max-num-seqs: expected a whole number, found 4.5"),
-        (("--block-size", "24"), "--block-size: expected one of 8, 16, 32, 64, found '24'"),
+        (("--block-size", "24"), "--block-size: expected one of 16, 32, 64, found '24'"),
         (("--dtype", "int8"), "--dtype: expected one of auto, bf16, fp16, fp32, found 'int8'"),
         (("--max-num-sequences", "4"), "unknown flag --max-num-sequences; did you mean --max-num-seqs?"),
         (("--max-num-seqs", "64", "--max-num-batched-tokens", "32"), "a step must hold one token of each sequence"),
