@@ -57,6 +57,13 @@ def load_engine(
     eos = config.eos_token_ids or eos_of_tokenizer(directory)
     matchers = GrammarMatchers(directory, config.vocab_size, eos)
     engine = Engine(model, knobs, eos=eos, matchers=matchers, metrics=metrics, memory=memory)
+    metrics.info(
+        "cache_config_info",
+        block_size=knobs.block_size,
+        num_gpu_blocks=engine.layout.num_blocks,
+        cache_dtype=knobs.kv_cache_dtype,
+        enable_prefix_caching=knobs.enable_prefix_caching,
+    )
     metrics.startup("kernels", kernels_s - started_s)
     metrics.startup("weights", weights_s - kernels_s)
     metrics.startup("cache", time.monotonic() - weights_s)

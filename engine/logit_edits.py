@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["edit_logits"]
 
 
-def edit_logits(
-    row: Tensor, seats: Seats, seat: int, eos: frozenset[int], matchers: GrammarMatchers | None
-) -> None:
+def edit_logits(row: Tensor, seats: Seats, seat: int, eos: frozenset[int], matchers: GrammarMatchers | None) -> None:
     """Change `row` [vocab_size] fp32 in place as the sequence in `seat` asks; all its tokens are known."""
     sequence = seats.sitting[seat]
     assert sequence is not None

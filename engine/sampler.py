@@ -15,7 +15,7 @@ from engine.seats import Index, Seats
 from engine.transfer import to_device
 
 if TYPE_CHECKING:
-        from engine.grammar_matcher import GrammarMatchers
+    from engine.grammar_matcher import GrammarMatchers
 
 __all__ = ["Sampler"]
 

@@ -27,6 +27,8 @@ def choose_kernels(knobs: EngineKnobs, say: Callable[[str], None]) -> tuple[Kern
     wanted: KernelsName = knobs.kernels
     if wanted == "auto":
         wanted = "triton" if knobs.device == "cuda" else "native" if knobs.dtype == "bf16" else "torch"
+    if knobs.kv_cache_dtype == "fp8" and wanted != "triton":
+        raise StartRefused("bad_config", f"--kv-cache-dtype is fp8, which {wanted} kernels can't read; use auto")
     if wanted == "torch":
         return wanted, TorchKernels()
     device = torch.device(knobs.device)

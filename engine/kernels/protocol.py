@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -12,7 +13,10 @@ if TYPE_CHECKING:
     from engine.batch import Batch
     from engine.kv_cache import KVLayout
 
-__all__ = ["Activation", "Attention", "Bits", "Kernels", "Linear"]
+__all__ = ["Activation", "Attention", "Bits", "Draw", "Kernels", "Linear"]
+
+Draw = Callable[["Tensor", "Tensor", "Tensor"], "Tensor"]
+"""Token ids [n] from logits [n, vocab_size], temperatures [n] (0: the most likely) and uniform numbers [n]."""
 
 Activation = Literal["silu", "gelu_tanh"]
 Bits = Literal[16, 8, 4]
@@ -54,11 +58,16 @@ class Linear(Protocol):
 class Kernels(Protocol):
     """The operations a decoder layer is made of, for one device. `hidden` is [tokens, hidden_size]."""
 
+    @property
+    def draw(self) -> Draw | None:
+        """A way of the device's own to draw tokens; None where PyTorch's operations do."""
+
     def linear(self, weight: Tensor, bias: Tensor | None = None, bits: Bits = 16) -> Linear:
         """A Linear over `weight` [out, in]; with fewer than 16 bits the weight alone is quantised."""
 
     def cache(self, layout: KVLayout, num_layers: int, dtype: torch.dtype, device: torch.device) -> Any:
-        """Room for the keys and values of `layout.num_blocks` blocks in every layer; it has `num_bytes`."""
+        """Room for the keys and values of `layout.num_blocks` blocks in every layer; it has `num_bytes`. What an
+        earlier owner left in a block, a NaN even, must not reach the next."""
 
     def plan(self, batch: Batch) -> Any:
         """How the rows of `batch` attend; made once per step, the same for every layer."""

@@ -41,8 +41,9 @@ def main(fd: int) -> int:
     die_with(start.server_pid)
     if start.cpus:
         os.sched_setaffinity(0, start.cpus)
-    # A Ctrl-C reaches the whole group of processes; the server drains and then says when to end.
+    # A signal may reach the whole group of processes; the server drains and then says when to end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         # Not above: torch takes a second to import, and counts the cores it may use when it is.
         from engine.loading import load_engine

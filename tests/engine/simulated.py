@@ -111,7 +111,9 @@ class Simulation:
         seats, size = self.scheduler.seats, self.knobs.block_size
         said = []
         written: set[int] = set()
-        for seat, first, count, yields in zip(*map(list, (step.seats, step.first, step.count, step.yields)), strict=True):
+        for seat, first, count, yields in zip(
+            *map(list, (step.seats, step.first, step.count, step.yields)), strict=True
+        ):
             end = first + count
             tokens = seats.token_ids[seat, :end].tolist()
             if seats.num_pending[seat]:

@@ -143,9 +143,7 @@ def test_cold_and_cached_answers_are_the_same(make: Maker) -> None:
 def test_knobs_that_are_called_lossless_do_not_change_the_answer(make: Maker, block_size: int, threshold: int) -> None:
     prompts = [tokens(length, seed=length) for length in (1, 2, 31, 64, 200)]
     expected = [one(make(), prompt) for prompt in prompts]
-    llm = make(
-        block_size=block_size, long_prefill_token_threshold=threshold, max_num_batched_tokens=16, max_num_seqs=3
-    )
+    llm = make(block_size=block_size, long_prefill_token_threshold=threshold, max_num_batched_tokens=16, max_num_seqs=3)
     assert answers(llm, prompts) == expected
 
 

@@ -105,6 +105,21 @@ def test_a_drain_finishes_what_runs_and_refuses_what_is_new(launch: Launch) -> N
     assert server.wait() == 0
 
 
+def test_a_signal_to_the_whole_group_drains_too(launch: Launch) -> None:
+    server = launch()
+
+    async def story() -> None:
+        async with aiohttp.ClientSession() as session:
+            running = asyncio.ensure_future(post(session, server, LONG))
+            await until_running(session, server, 1)
+            os.kill((await info(session, server))["engine_pid"], signal.SIGTERM)
+            server.signal(signal.SIGTERM)
+            assert (await running)[0] == 200
+
+    asyncio.run(story())
+    assert server.wait() == 0
+
+
 def test_a_drain_gives_up_after_its_time(launch: Launch) -> None:
     server = launch("--drain-timeout-s", "0")
 

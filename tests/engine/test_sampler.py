@@ -28,7 +28,9 @@ def seated(*params: SamplingParams, prompt: int = 1) -> Seats:
 
 def sample(logits: torch.Tensor, *params: SamplingParams, position: int = 1) -> list[int]:
     rows = np.arange(len(params))
-    found: list[int] = Sampler(seated(*params), frozenset()).sample(logits, rows, np.full(len(params), position)).tolist()
+    found: list[int] = (
+        Sampler(seated(*params), frozenset()).sample(logits, rows, np.full(len(params), position)).tolist()
+    )
     return found
 
 

@@ -26,7 +26,9 @@ def test_the_queue_is_a_sorted_list(actions: list[tuple[str, int, int]]) -> None
     for action, priority, number in actions:
         if action == "push":
             deadline_s = now_s + number if number % 3 else math.inf
-            sequence = Sequence(str(arrivals), np.array([1]), SamplingParams(), priority=priority, deadline_s=deadline_s)
+            sequence = Sequence(
+                str(arrivals), np.array([1]), SamplingParams(), priority=priority, deadline_s=deadline_s
+            )
             sequence.arrival = arrivals
             arrivals += 1
             queue.push(sequence)

@@ -75,7 +75,10 @@ def test_what_answers_is_what_was_asked_for_by_three_sources(
     effective = dict(identity.config)
     assert effective["max_model_len"] == 512  # 0 stood for what the model was made for
     stood_for = {row.name: row.placeholder for row in knob_table() if row.placeholder is not None}
-    asked = {name: stood_for[name] if config.values[name] == stood_for.get(name) else value for name, value in effective.items()}
+    asked = {
+        name: stood_for[name] if config.values[name] == stood_for.get(name) else value
+        for name, value in effective.items()
+    }
     assert asked == dict(config.values)
     assert identity.config_digest == digest(effective)
     assert (identity.model, identity.pid) == ("tiny", endpoint.pid)
