@@ -1,4 +1,4 @@
-"""A device that computes nothing and remembers everything: what each slot of the cache holds, and who may rely on it."""
+"""A device that computes nothing and remembers what each slot of the cache holds, and who may rely on it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from engine.block_pool import BlockPool
+from engine.delta import FinishReason
 from engine.knobs import EngineKnobs
 from engine.sampling import SamplingParams
 from engine.scheduler import Scheduler, Step
 from engine.seats import Index
-from engine.delta import FinishReason
 from engine.sequence import Sequence
 
 VOCAB_SIZE = 50
