@@ -73,7 +73,7 @@ def random_engine(name: str, **knobs: Any) -> Engine:
     """An engine over the model `name`, with these knobs."""
     config = ModelConfig.from_json(shape(name))
     resolved = resolve(EngineKnobs(**knobs), config)
-    kernels_name, kernels = choose_kernels(resolved, print)
+    kernels_name, kernels = choose_kernels(resolved, config, print)
     resolved = dataclasses.replace(resolved, kernels=kernels_name)
     with patch("engine.weights.Checkpoint", RandomCheckpoint):
         model = load_model(

@@ -40,7 +40,7 @@ def load_engine(
     knobs = resolve(knobs or EngineKnobs(), config)
     memory = require_memory(knobs, config)
     torch.set_num_threads(knobs.num_threads)
-    name, kernels = choose_kernels(knobs, say)
+    name, kernels = choose_kernels(knobs, config, say)
     knobs = dataclasses.replace(knobs, kernels=name)
     metrics = EngineMetrics(config_hash(knobs.to_dict()), digest)
     kernels_s = time.monotonic()

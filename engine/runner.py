@@ -91,7 +91,9 @@ class Runner:
         logprobs = self._logprobs(logits, tokens, yielding)
         prompt_logprobs = self._prompt_logprobs(logits[len(yielding) :], step)
         self._last_tokens.index_copy_(0, to_device(yielding, model.device), tokens)
-        tokens = torch.where(logits[: len(yielding)].amax(-1).isfinite(), tokens, CORRUPTED)
+        # A NaN or an infinity anywhere in a row's hidden state is in every logit of it.
+        chosen = logits[: len(yielding)].gather(1, tokens[:, None])[:, 0]
+        tokens = torch.where(chosen.isfinite(), tokens, CORRUPTED)
         if model.device.type == "cpu":
             return Launched(step, tokens, logprobs, prompt_logprobs, start_s, end_s=time.monotonic())
         host = torch.empty(len(yielding), dtype=torch.int64, pin_memory=True).copy_(tokens, non_blocking=True)

@@ -10,12 +10,13 @@ from engine.errors import StartRefused
 from engine.kernels.protocol import Kernels
 from engine.kernels.torch_kernels import TorchKernels
 from engine.knobs import EngineKnobs, KernelsName
+from engine.model_config import ModelConfig
 from engine.resolve import TORCH_DTYPES
 
 __all__ = ["choose_kernels"]
 
 
-def choose_kernels(knobs: EngineKnobs, say: Callable[[str], None]) -> tuple[KernelsName, Kernels]:
+def choose_kernels(knobs: EngineKnobs, config: ModelConfig, say: Callable[[str], None]) -> tuple[KernelsName, Kernels]:
     """Kernels for resolved `knobs`, and what they are called.
 
     Args:
@@ -33,9 +34,9 @@ def choose_kernels(knobs: EngineKnobs, say: Callable[[str], None]) -> tuple[Kern
         return wanted, TorchKernels()
     device = torch.device(knobs.device)
     if wanted == "native":
-        from engine.kernels.native_kernels import NativeKernels, why_not_native
+        from engine.kernels.native_kernels import NativeKernels, misfit, why_not_native
 
-        reason = why_not_native(TORCH_DTYPES[knobs.dtype], device)
+        reason = why_not_native(TORCH_DTYPES[knobs.dtype], device) or misfit(config, knobs.quantization)
         if not reason:
             return wanted, NativeKernels()
     else:

@@ -13,11 +13,12 @@ from engine.kernels.native import why_unavailable
 from engine.kernels.native.packing import HUGE_PAGES, PANEL, pack_bf16, pack_int4, pack_int8
 from engine.kernels.protocol import Activation, Attention, Bits, Draw, Linear
 from engine.kv_cache import KVLayout
+from engine.model_config import ModelConfig
 
 if TYPE_CHECKING:
     from engine.batch import Batch
 
-__all__ = ["NativeCache", "NativeKernels", "NativeLinear", "why_not_native"]
+__all__ = ["NativeCache", "NativeKernels", "NativeLinear", "misfit", "why_not_native"]
 
 ACTIVATIONS: dict[Activation, int] = {"silu": 1, "gelu_tanh": 2}
 
@@ -29,6 +30,17 @@ def why_not_native(dtype: torch.dtype, device: torch.device) -> str | None:
     if dtype != torch.bfloat16:
         return f"native kernels are for bf16, not {dtype}"
     return why_unavailable()
+
+
+def misfit(config: ModelConfig, quantization: str) -> str | None:
+    """Why NativeKernels can't compute such a model, by its shapes; None where they can."""
+    step = 8 if quantization == "int4" else 2
+    inputs = (config.hidden_size, config.intermediate_size, config.num_heads * config.head_dim)
+    if any(width % step for width in inputs):
+        return f"inputs come in multiples of {step}, and the model has {inputs}"
+    if config.head_dim % 16 or config.head_dim > 256:
+        return f"heads have 16, 32 ... 256 values, and the model's have {config.head_dim}"
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +72,14 @@ class NativeLinear:
         pad = -out_features % PANEL
         if bits == 16:
             data, scales = pack_bf16(weight), None
-        elif bits == 8:
-            data, scales = pack_int8(weight)
         else:
-            data, scales = pack_int4(weight)
+            # Many small operations: threads would wait for each other more than they compute.
+            threads = torch.get_num_threads()
+            torch.set_num_threads(1)
+            try:
+                data, scales = (pack_int8 if bits == 8 else pack_int4)(weight)
+            finally:
+                torch.set_num_threads(threads)
         padded = None if bias is None else torch.nn.functional.pad(bias.float(), (0, pad)).contiguous()
         return cls(in_features, out_features, bits, data, scales, padded)
 

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from engine.errors import StartRefused
+from engine.knobs import EngineKnobs
+from engine.loading import load_engine
 from engine.model_config import ModelConfig
-from tests.tiny_model import GEMMA3_CONFIG
+from tests.tiny_model import GEMMA3_CONFIG, build_tiny_model
 
 LLAMA3_ROPE = {
     "rope_type": "llama3",
@@ -72,3 +74,12 @@ def test_what_config_json_leaves_unsaid_is_what_transformers_takes() -> None:
     assert ModelConfig.from_json({**mistral, "sliding_window": None}).windows == (0,) * 18
     generation = {"eos_token_id": [3, 5]}
     assert ModelConfig.from_json({**mistral, "eos_token_id": 2}, generation).eos_token_ids == {2, 3, 5}
+
+
+def test_shapes_that_native_kernels_cannot_compute_fall_back_to_pytorch(tmp_path: Path) -> None:
+    said: list[str] = []
+    directory = build_tiny_model(tmp_path / "odd", head_dim=24)
+    knobs = EngineKnobs(dtype="bf16", num_threads=1, kv_cache_tokens=512)
+    engine = load_engine(directory, knobs, say=said.append)
+    assert engine.knobs.kernels == "torch"
+    assert "native kernels can't run here" in said[0]

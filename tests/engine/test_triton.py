@@ -46,12 +46,13 @@ def run(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+CASES = ("tests/engine/triton_attention_cases.py", "tests/engine/triton_cases.py")
 PARTS = ("TestAttention", "TestStore or TestSplits or TestDraw", "TestLinear or TestKernels")
 
 
 @pytest.mark.parametrize("part", [*PARTS, f"not ({' or '.join(PARTS)})"])
 def test_every_kernel_agrees_with_pytorch_in_the_interpreter(part: str) -> None:
-    command = ("pytest", "tests/engine/triton_cases.py", "-p", "no:cacheprovider", "-k", part)
+    command = ("pytest", *CASES, "-p", "no:cacheprovider", "-k", part)
     done = run(*command, TRITON_INTERPRET="1")
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert " passed" in done.stdout and "skipped" not in done.stdout

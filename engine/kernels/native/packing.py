@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 __all__ = ["GROUP", "HUGE_PAGES", "PANEL", "pack_bf16", "pack_int4", "pack_int8"]
@@ -14,6 +15,9 @@ PANEL = 32
 
 GROUP = 32
 """Inputs that share a scale and a minimum where a weight has four bits."""
+
+ROWS_AT_ONCE = 512
+"""Rows quantised together, so that what is in between stays in the processor's cache."""
 
 
 class HugePages:
@@ -66,31 +70,42 @@ def pack_bf16(weight: Tensor) -> Tensor:
 
 def pack_int8(weight: Tensor) -> tuple[Tensor, Tensor]:
     """Sign and magnitude, so that two table look-ups make a bf16; one scale per output."""
-    values = weight.float()
-    scales = values.abs().amax(1) / 127
-    codes = (values / scales.clamp_min(1e-30)[:, None]).round_()
-    magnitudes = codes.abs().to(torch.uint8) | (codes < 0).to(torch.uint8) << 7
-    panels = in_panels(magnitudes.view(torch.int16)).view(torch.uint8)  # [panels, in / 2, 32 · 2]
-    # A 128-bit lane of the register holds 8 words for the first 16 outputs, then 8 for the others.
-    word = torch.arange(64).view(2, 4, 8).transpose(0, 1).reshape(-1)
-    panels.copy_(panels.index_select(2, word))
-    return panels, torch.nn.functional.pad(scales, (0, -len(scales) % PANEL)).contiguous()
+    out_features, in_features = weight.shape
+    pad = -out_features % PANEL
+    pairs, scales = (
+        torch.zeros(out_features + pad, in_features // 2, dtype=torch.int16),
+        torch.zeros(out_features + pad),
+    )
+    for start in range(0, out_features, ROWS_AT_ONCE):
+        rows = slice(start, min(start + ROWS_AT_ONCE, out_features))
+        values = weight[rows].to(torch.float32, copy=True)
+        scales[rows] = values.abs().amax(1) / 127
+        codes = values.div_(scales[rows].clamp_min(1e-30)[:, None]).round_().to(torch.int8)
+        pairs[rows] = (codes.abs() | (codes & -128)).view(torch.int16)
+    # A 128-bit lane of the register holds 4 of the first 16 outputs, then 4 of the others.
+    order = torch.arange(PANEL).view(2, 4, 4).transpose(0, 1).reshape(-1)
+    pairs = pairs.view(-1, PANEL, in_features // 2).index_select(1, order).view(out_features + pad, -1)
+    return in_panels(pairs).view(torch.uint8), scales
 
 
 def pack_int4(weight: Tensor) -> tuple[Tensor, Tensor]:
     """Groups of 32 inputs with a scale and a minimum in bf16; codes are made for those as they were rounded."""
     out_features, in_features = weight.shape
     groups = -(-in_features // GROUP)
-    values = torch.nn.functional.pad(weight.float(), (0, groups * GROUP - in_features), mode="replicate")
-    values = values.view(out_features, groups, GROUP)
-    minima = values.amin(2).bfloat16()
-    scales = ((values.amax(2) - minima.float()) / 15).clamp_min_(1e-30).bfloat16()
-    codes = (values - minima.float()[..., None]).div_(scales.float()[..., None]).round_().clamp_(0, 15)
-    codes = codes.view(out_features, -1)[:, :in_features].to(torch.int16)
-    # A word holds every second input of 8: the pair of words holds pairs of inputs, four of them.
-    nibbles = codes.view(out_features, in_features // 8, 4, 2)
-    words = sum(nibbles[:, :, i] << 4 * i for i in range(4))
-    assert isinstance(words, Tensor)
-    packed = in_panels(words.contiguous().view(torch.int32).view(out_features, -1)).view(torch.uint8)
-    both = torch.stack((minima, scales), 2).view(torch.int32).view(out_features, groups)
-    return packed, in_panels(both)
+    pairs = torch.empty(out_features, in_features // 4 // 2, dtype=torch.int32)
+    grids = torch.empty(out_features, groups, dtype=torch.int32)
+    for start in range(0, out_features, ROWS_AT_ONCE):
+        rows = slice(start, min(start + ROWS_AT_ONCE, out_features))
+        values = F.pad(weight[rows].float(), (0, groups * GROUP - in_features), mode="replicate")
+        values = values.view(-1, groups, GROUP)
+        minima = values.amin(2).bfloat16()
+        scales = ((values.amax(2) - minima.float()) / 15).clamp_min_(1e-30).bfloat16()
+        codes = (values - minima.float()[..., None]).div_(scales.float()[..., None]).round_().clamp_(0, 15)
+        # A word holds every second input of 8; two words, the pairs of inputs.
+        nibbles = codes.flatten(1)[:, :in_features].to(torch.int16).view(len(codes), in_features // 8, 4, 2)
+        words = nibbles[:, :, 0].clone()
+        for i in range(1, 4):
+            words |= nibbles[:, :, i] << 4 * i
+        pairs[rows] = words.view(torch.int32)[..., 0]
+        grids[rows] = torch.stack((minima, scales), 2).view(torch.int32)[..., 0]
+    return in_panels(pairs).view(torch.uint8), in_panels(grids)
