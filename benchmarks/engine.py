@@ -46,7 +46,7 @@ def rows(speed: Speed, folder: Path, quick: bool) -> dict[str, Callable[[], Row]
         "transformers_c8": speed.continuous_batching,
         "streaming": speed.streaming,
         "start": speed.start,
-        "bookkeeping": lambda: bookkeeping(200 if quick else 2000),
+        "bookkeeping": lambda: bookkeeping(200 if quick else 800),
         "second_turn": lambda: second_turn(folder, flags, 3 if quick else 5),
         "soak": lambda: soak(folder, 1000 if quick else 20_000),
         "clients": lambda: clients(folder, flags, ("openai", "curl") if quick else ()),
