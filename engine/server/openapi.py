@@ -94,7 +94,9 @@ def operation(
     elif path not in EMPTY:
         good["content"] = {"application/json": {"schema": named.get(reply, {"type": "object"})}}
     if reply in (replies.Completion, replies.ChatCompletion):
-        good["content"]["text/event-stream"] = {"schema": {"type": "string"}}
+        # Of one event; readers of a schema look at them one by one.
+        event = {"type": "object", "properties": {"data": {"type": "string"}}, "required": ["data"]}
+        good["content"]["text/event-stream"] = {"schema": event}
     failure = {"application/json": {"schema": named[replies.Failure]}}
     responses: Json = {"200": good}
     for status in (401, *statuses):
