@@ -152,13 +152,12 @@ class CompletionRequest(GenerationRequest):
 
     @property
     def prompts(self) -> list[str | list[int]]:
-        match self.prompt:
-            case str():
-                return [self.prompt]
-            case [int(), *_] | []:
-                return [self.prompt]  # type: ignore[list-item]
-            case _:
-                return list(self.prompt)  # type: ignore[arg-type]
+        if isinstance(self.prompt, str):
+            return [self.prompt]
+        ids = [token for token in self.prompt if isinstance(token, int)]
+        if len(ids) == len(self.prompt):
+            return [ids]
+        return [prompt for prompt in self.prompt if not isinstance(prompt, int)]
 
     @property
     def num_logprobs(self) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence as ReadOnlyList
 
 import orjson
@@ -16,7 +17,7 @@ LEAST_LOGPROB = -9999.0
 """JSON has no minus infinity; OpenAI sends this."""
 
 
-class Shape:
+class Shape(ABC):
     """Words the answer to one request.
 
     A stream's ordinary chunk is text between constants that are rendered once; any other goes through a dict.
@@ -95,18 +96,21 @@ class Shape:
             for token, logprob, rank in [(known.token_id, known.logprob, known.rank), *ranked]
         }
 
+    @abstractmethod
     def _chunk(self, index: int, piece: Piece, counts: Json | None) -> bytes:
-        raise NotImplementedError
+        """The events of a piece that isn't plain."""
 
+    @abstractmethod
     def _message(self, piece: Piece) -> Json:
-        raise NotImplementedError
+        """What was said, in the words of an answer that doesn't stream."""
 
+    @abstractmethod
     def _around(self, piece: Piece) -> Json:
         """What stands beside the choices."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _logprobs(self, index: int, piece: Piece) -> Json | None:
-        raise NotImplementedError
+        """Log-probabilities of the piece's tokens, None where none were asked for."""
 
 
 class CompletionShape(Shape):

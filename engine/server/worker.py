@@ -6,6 +6,7 @@ where there is nothing to report an empty one is sent, so that a stuck step is n
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -83,9 +84,11 @@ class Worker:
         """Until the server is gone."""
         threading.Thread(target=self._receive, name="receive", daemon=True).start()
         engine, scheduler = self._engine, self._engine.scheduler
-        while self._take_orders():
-            deltas = engine.step() if engine.has_work else []
-            self._send(Report(len(scheduler.running), len(scheduler.waiting), deltas))
+        # Whether a sign of life or the end of the orders comes first when the server goes is chance.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            while self._take_orders():
+                deltas = engine.step() if engine.has_work else []
+                self._send(Report(len(scheduler.running), len(scheduler.waiting), deltas))
 
     def _receive(self) -> None:
         """In a thread of its own: the server never waits for a step, neither to send nor to be told the numbers."""

@@ -103,6 +103,7 @@ def test_a_drain_finishes_what_runs_and_refuses_what_is_new(launch: Launch) -> N
 
     asyncio.run(story())
     assert server.wait() == 0
+    assert "Traceback" not in server.log.read_text()
 
 
 def test_a_signal_to_the_whole_group_drains_too(launch: Launch) -> None:
@@ -120,8 +121,9 @@ def test_a_signal_to_the_whole_group_drains_too(launch: Launch) -> None:
     assert server.wait() == 0
 
 
-def test_a_drain_gives_up_after_its_time(launch: Launch) -> None:
-    server = launch("--drain-timeout-s", "0")
+def test_a_drain_gives_up_after_its_time(launch: Launch, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    server = launch("--drain-timeout-s", "0", "--trace", str(trace))
 
     async def story() -> None:
         async with aiohttp.ClientSession() as session:
@@ -133,6 +135,8 @@ def test_a_drain_gives_up_after_its_time(launch: Launch) -> None:
 
     asyncio.run(story())
     assert server.wait() == 0
+    assert "Traceback" not in server.log.read_text(), "the engine ends in the middle of its work, and in order"
+    assert any(event.get("name") == "run" for event in json.loads(trace.read_text())["traceEvents"])
 
 
 def test_a_second_signal_ends_it_at_once(launch: Launch) -> None:
