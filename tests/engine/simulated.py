@@ -69,6 +69,7 @@ class Simulation:
             step = self.scheduler.schedule()
             assert step is not None
         self.steps.append(step)
+        assert all(sequence.seat < 0 for sequence in step.preempted), "what a victim gave up is still being written"
         launched = None
         if step.num_sequences:
             launched = step, self._compute(step), [self._sitting(seat) for seat in step.seats[step.yields]]
