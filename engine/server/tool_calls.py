@@ -153,8 +153,6 @@ class ToolCallParser:
         if self._blank.strip():
             self._found.append({"content": self._blank})
             self._blank = ""
-        elif self.num_calls:
-            self._blank = ""
 
     def _call(self, name: str) -> None:
         self._blank = ""

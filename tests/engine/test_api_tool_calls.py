@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.grammar_matcher import GrammarMatchers
@@ -64,6 +64,7 @@ CASES: list[tuple[str, str, list[tuple[str, Any]]]] = [
 def test_calls_are_found_however_the_text_is_cut(text: str, content: str, calls: list[tuple[str, Any]]) -> None:
     @settings(max_examples=60, deadline=None)
     @given(st.lists(st.integers(0, len(text)), max_size=12).map(sorted))
+    @example(list(range(len(text))))
     def check(cuts: list[int]) -> None:
         parser = ToolCallParser(NAMES)
         deltas = []
