@@ -140,7 +140,7 @@ def survey_of(file: DeploymentFile, target: BundledTarget, baseline: Config) -> 
             f"{memory_bytes / 2**30:.1f} GiB; lower kv_cache_tokens or max_num_batched_tokens"
         )
     roofline = measure_roofline(device=file.deployment.device)
-    floors = target.floors(roofline, baseline, prompt_tokens=file.deployment.workload.prompt_tokens.min)
+    floors = target.floors(roofline, baseline, prompt_tokens=file.deployment.workload.least_new_tokens)
     for metric, bound in sorted(file.deployment.slo.bounds().items()):
         floor = floors.get(metric.partition("_")[2])
         if floor is not None and bound < floor:

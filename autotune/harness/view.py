@@ -9,6 +9,7 @@ from agents.view import HARDWARE_FACTS, Outcome, TrialView, View
 from autotune.harness.context import Context
 from autotune.harness.estimate import confirm_seconds, trials_affordable
 from autotune.harness.history import History, Refused, Tried
+from tools.measure.arrivals import mean_rate_rps
 from tools.measure.calibrate import Calibration
 from tools.measure.workload import materialise
 
@@ -74,8 +75,8 @@ def _in_order(history: History) -> tuple[TrialView, ...]:
 
 def _workload_facts(context: Context) -> dict[str, float]:
     spec = context.file.deployment.workload
-    requests = materialise(spec, context.search_seed).requests
-    prompts = [spec.system_prompt_tokens + request.user_words for request in requests]
+    workload = materialise(spec, context.search_seed)
+    prompts, requests = workload.prompt_words, workload.requests
     outputs = [request.max_tokens for request in requests]
     facts: dict[str, float] = {
         "requests": spec.requests,
@@ -85,13 +86,13 @@ def _workload_facts(context: Context) -> dict[str, float]:
         "mean_output_tokens": fmean(outputs),
         "max_output_tokens": max(outputs),
     }
-    match spec.arrivals.kind:
-        case "poisson" | "constant":
-            facts["rate_rps"] = spec.arrivals.rate_rps
-        case "closed":
-            facts["concurrency"] = spec.arrivals.concurrency
-        case "burst":
-            facts["concurrency"] = spec.requests
+    rate_rps = mean_rate_rps(spec.arrivals)
+    if rate_rps is not None:
+        facts["rate_rps"] = rate_rps
+    elif spec.arrivals.kind == "closed":
+        facts["concurrency"] = spec.arrivals.concurrency
+    else:
+        facts["concurrency"] = spec.requests
     entry = context.ledger.find("calibrate")
     assert entry is not None
     found = Calibration.from_json(entry.data)

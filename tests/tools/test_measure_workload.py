@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -11,11 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from scipy.stats import spearmanr
 
+from tools.errors import UserError
 from tools.measure import LengthSpec, RequestRecord, WorkloadSpec, materialise, sharing_bound
-from tools.measure.arrivals import Burst, Closed, Constant, Poisson, schedule
+from tools.measure.copula import stratified
 from tools.measure.words import WORDS, spell
 from tools.measure.workload import MAX_SEED
+from tools.measure.workload_file import read_workload, write_workload
 
 CHAT: dict[str, Any] = {
     "class": "chat",
@@ -41,7 +45,7 @@ def test_the_same_seed_gives_the_same_bytes(seed: int) -> None:
     assert first.digest == again.digest
 
 
-@given(seeds, seeds, st.sampled_from([0, 7, 32]))
+@given(seeds, seeds, st.sampled_from([0, 9, 32]))
 @settings(max_examples=60, deadline=None)
 def test_two_seeds_share_no_request_and_no_prefix(seed: int, other: int, system: int) -> None:
     if seed == other:
@@ -89,16 +93,16 @@ def test_the_digest_moves_with_every_part_of_the_spec_but_the_default_seed() -> 
 
 def test_another_rate_draws_the_same_lengths() -> None:
     slow, fast = (materialise(chat(arrivals={"kind": "poisson", "rate_rps": rate}), 3).requests for rate in (1, 10))
-    assert [(r.user_words, r.max_tokens) for r in slow] == [(r.user_words, r.max_tokens) for r in fast]
+    assert [(r.own_words, r.max_tokens) for r in slow] == [(r.own_words, r.max_tokens) for r in fast]
     assert [r.scheduled_s for r in slow] != [r.scheduled_s for r in fast]
 
 
 def test_lengths_are_what_the_prompt_holds() -> None:
     for request in materialise(chat()).requests:
-        for message, length in zip(request.messages, (32, request.user_words), strict=True):
+        for message, length in zip(request.messages, (32, request.own_words), strict=True):
             content = str(message["content"])
             assert len(content.replace(".", " .").split()) == length
-        assert 10 <= request.user_words <= 100
+        assert 10 <= request.own_words <= 100
         assert 4 <= request.max_tokens <= 16
 
 
@@ -111,7 +115,7 @@ def test_declared_sharing_is_the_system_prompts_share_of_the_words() -> None:
 @given(st.integers(0, 40), st.integers(1, 3))
 def test_the_sharing_bound_covers_the_chat_template_and_long_words(template: int, tokens_per_word: int) -> None:
     workload = materialise(chat())
-    prompts = [template + tokens_per_word * (32 + request.user_words) for request in workload.requests]
+    prompts = [template + tokens_per_word * (32 + request.own_words) for request in workload.requests]
     records = [RequestRecord(index, 0.0, 0.0, "ok", 1.0, prompt_tokens=tokens) for index, tokens in enumerate(prompts)]
     bound = sharing_bound(workload, records)
     assert bound is not None
@@ -133,41 +137,130 @@ def test_the_vocabulary_has_nine_bits() -> None:
     assert len(set(WORDS)) == len(WORDS) == 2**9
 
 
-@given(seeds, st.integers(1, 50), st.floats(0.1, 1000))
-def test_open_schedules_ascend_and_keep_their_rate(seed: int, requests: int, rate: float) -> None:
-    for arrivals in (Poisson(kind="poisson", rate_rps=rate), Constant(kind="constant", rate_rps=rate)):
-        due = schedule(arrivals, requests, seed)
-        assert due is not None and len(due) == requests
-        assert all(earlier <= later for earlier, later in pairwise(due))
-        assert due[0] >= 0 and due[-1] <= requests / rate
-    assert schedule(Burst(kind="burst"), requests, seed) == (0.0,) * requests
-    assert schedule(Closed(kind="closed", concurrency=2), requests, seed) is None
-
-
-def test_poisson_gaps_are_memoryless() -> None:
-    due = schedule(Poisson(kind="poisson", rate_rps=10), 4000, 1)
-    assert due is not None
-    gaps = [later - earlier for earlier, later in pairwise(due)]
-    assert statistics.fmean(gaps) == pytest.approx(0.1, rel=0.05)
-    assert statistics.stdev(gaps) == pytest.approx(0.1, rel=0.1)  # of an exponential, the mean is the deviation
-
-
 @given(st.integers(1, 500), st.integers(0, 500), st.data())
 def test_a_length_stays_within_its_bounds(low: int, span: int, data: st.DataObject) -> None:
     mean = data.draw(st.none() | st.floats(low, low + span))
     std = None if mean is None else data.draw(st.floats(0.1, 1000))
     spec = LengthSpec(min=low, max=low + span, mean=mean, std=std)
-    random = Random(data.draw(st.integers()))
-    assert all(low <= spec.draw(random) <= low + span for _ in range(20))
+    us = sorted(stratified(Random(data.draw(st.integers())), 20))
+    lengths = [spec.quantile(u) for u in us]
+    assert all(low <= length <= low + span for length in lengths)
+    assert lengths == sorted(lengths)
 
 
 def test_a_log_normal_length_has_the_mean_it_was_given() -> None:
     spec = LengthSpec(min=1, max=100_000, mean=200, std=100)
-    random = Random(5)
-    draws = [spec.draw(random) for _ in range(5000)]
-    assert statistics.fmean(draws) == pytest.approx(200, rel=0.05)
-    assert statistics.stdev(draws) == pytest.approx(100, rel=0.1)
+    draws = [spec.quantile(u) for u in stratified(Random(5), 5000)]
+    assert statistics.fmean(draws) == pytest.approx(200, rel=0.01)
+    assert statistics.stdev(draws) == pytest.approx(100, rel=0.02)
     assert statistics.median(draws) < 200
+
+
+@given(seeds, st.integers(1, 200))
+def test_every_seed_draws_the_same_marginals(seed: int, requests: int) -> None:
+    spec = chat(requests=requests, prompt_tokens={"min": 100, "max": 1099})
+    lengths = sorted(request.own_words for request in materialise(spec, seed).requests)
+    even = [100 + 1000 * (place + 0.5) / requests for place in range(requests)]
+    assert all(abs(length - middle) <= 500 / requests + 1 for length, middle in zip(lengths, even, strict=True))
+
+
+@pytest.mark.parametrize("asked", [-0.6, 0.0, 0.8])
+def test_lengths_correlate_as_asked(asked: float) -> None:
+    spec = chat(requests=2000, length_correlation=asked, output_tokens={"min": 1, "max": 9000})
+    requests = materialise(spec, 1).requests
+    found = spearmanr([r.own_words for r in requests], [r.max_tokens for r in requests]).statistic
+    assert found == pytest.approx(asked, abs=0.06)
+
+
+def talk(**changes: Any) -> WorkloadSpec:
+    return chat(requests=40, turns={"min": 2, "max": 5}, turn_gap_s={"min_s": 1, "max_s": 3}, **changes)
+
+
+@given(seeds)
+@settings(max_examples=20)
+def test_each_turn_holds_the_turns_before_it(seed: int) -> None:
+    workload = materialise(talk(), seed)
+    assert len(workload.requests) == 40
+    for before, after in pairwise(workload.requests):
+        if after.turn == 0:
+            assert after.conversation == before.conversation + 1
+            assert after.scheduled_s is not None and after.gap_s == 0
+            continue
+        assert after.conversation == before.conversation and after.turn == before.turn + 1
+        assert after.scheduled_s is None and 1 <= after.gap_s <= 3
+        assert after.messages[: len(before.messages)] == before.messages
+        answer, question = after.messages[len(before.messages) :]
+        assert (answer["role"], question["role"]) == ("assistant", "user")
+        assert words(answer) == before.max_tokens
+        assert words(question) + words(answer) == after.own_words
+
+
+def words(message: dict[str, str]) -> int:
+    return len(message["content"].replace(".", " .").split())
+
+
+def test_sharing_counts_history_and_prefix() -> None:
+    workload = materialise(talk(), 1)
+    total = sum(words(message) for request in workload.requests for message in request.messages)
+    own = sum(request.own_words for request in workload.requests)
+    assert workload.declared_sharing == pytest.approx(1 - own / total)
+    assert sum(workload.prompt_words) == total
+
+
+TREE = {
+    "prefixes": [{"tokens": 20}, {"tokens": 30, "parent": 0}, {"tokens": 40, "parent": 0}],
+    "conversations": [
+        {"prefix": 1, "turns": [[12, 5, 0], [9, 6, 2.5]]},
+        {"prefix": 2, "turns": [[30, 7, 0]]},
+        {"turns": [[50, 8, 0]]},
+    ],
+}
+
+
+def shaped(**changes: Any) -> WorkloadSpec:
+    return WorkloadSpec.model_validate(
+        {"requests": 4, "shapes": TREE, "arrivals": {"kind": "constant", "rate_rps": 1}, **changes}
+    )
+
+
+def test_shapes_give_back_each_conversation_once() -> None:
+    workload = materialise(shaped(), 5)
+    found = sorted(
+        (r.turn, prompt, r.max_tokens) for r, prompt in zip(workload.requests, workload.prompt_words, strict=True)
+    )
+    assert found == [(0, 50, 8), (0, 62, 5), (0, 90, 7), (1, 76, 6)]
+    systems = {r.messages[0]["content"] for r in workload.requests if r.messages[0]["role"] == "system"}
+    one, other = systems
+    assert one.split()[:19] == other.split()[:19] and one.split()[19] != other.split()[19]
+
+
+@given(seeds, st.integers(1, 60))
+def test_shapes_give_as_many_requests_as_are_asked_for(seed: int, requests: int) -> None:
+    workload = materialise(shaped(requests=requests), seed)
+    assert [request.index for request in workload.requests] == list(range(requests))
+    if requests % 4 == 0:
+        kinds = sorted(request.max_tokens for request in workload.requests if request.turn == 0)
+        assert kinds == sorted([5, 7, 8] * (requests // 4))
+
+
+@pytest.mark.parametrize("seed", [1, 2**40])
+def test_a_workload_goes_through_its_file_unchanged(tmp_path: Path, seed: int) -> None:
+    for name, spec in (("a.jsonl", talk(tools=3)), ("b.jsonl.gz", shaped())):
+        workload = materialise(spec, seed)
+        write_workload(workload, tmp_path / name)
+        again = read_workload(tmp_path / name)
+        assert again == workload and again.digest == workload.digest
+        assert [path.name for path in tmp_path.glob("*.part")] == []
+
+
+def test_a_file_that_was_changed_or_is_none_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "w.jsonl"
+    write_workload(materialise(chat(), 1), path)
+    text = path.read_text()
+    for wrong in (text[: len(text) // 2], text.replace('"max_tokens":4', '"max_tokens":5'), "{}\n", "", "hello"):
+        path.write_text(wrong)
+        with pytest.raises(UserError, match="expected"):
+            read_workload(path)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +271,7 @@ def test_a_log_normal_length_has_the_mean_it_was_given() -> None:
         ({"prompt_tokens": {"min": 50, "max": 20}}, "min <= max"),
         ({"prompt_tokens": {"min": 10, "max": 20, "mean": 15}}, "both mean and std"),
         ({"prompt_tokens": {"min": 10, "max": 20, "mean": 30, "std": 2}}, "a mean from min"),
-        ({"system_prompt_tokens": 3}, "at least 7"),
+        ({"system_prompt_tokens": 3}, "at least 9"),
         ({"arrivals": {"kind": "poisson"}}, "rate_rps"),
         ({"arrivals": {"kind": "poisson", "rate_rps": 0}}, "greater than 0"),
         ({"arrivals": {"kind": "closed", "rate_rps": 1}}, "concurrency"),
@@ -186,6 +279,11 @@ def test_a_log_normal_length_has_the_mean_it_was_given() -> None:
         ({"requests": 0}, "greater than or equal to 1"),
         ({"timeout_s": 0}, "greater than 0"),
         ({"seeds": 1}, "Extra inputs"),
+        ({"prompt_tokens": None}, "expected prompt_tokens and output_tokens"),
+        ({"shapes": TREE}, "either shapes or lengths"),
+        ({"turn_gap_s": {"min_s": 3, "max_s": 1}}, "min_s <= max_s"),
+        ({"length_correlation": 1.5}, "0.99"),
+        ({"arrivals": {"kind": "replay", "times_s": [0, 1]}}, "2 moments for 12 requests"),
     ],
 )
 def test_a_wrong_spec_is_refused(change: dict[str, Any], complaint: str) -> None:

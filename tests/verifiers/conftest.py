@@ -73,7 +73,7 @@ def trial(
                 first_chunk_s=first,
                 token_times_s=times,
                 token_counts=(1,) * len(times),
-                prompt_tokens=request.user_words + 50,
+                prompt_tokens=request.own_words + 50,
                 output_tokens=len(times),
                 cached_tokens=0,
                 token_source="token_ids",

@@ -1,15 +1,14 @@
-"""LengthSpec: how many tokens, drawn from a uniform or a clipped log-normal distribution."""
+"""LengthSpec and GapSpec: how many tokens, and how many seconds between turns, as distributions."""
 
 from __future__ import annotations
 
 import math
-from random import Random
 from statistics import NormalDist
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-__all__ = ["LengthSpec"]
+__all__ = ["GapSpec", "LengthSpec"]
 
 
 class LengthSpec(BaseModel):
@@ -43,13 +42,50 @@ class LengthSpec(BaseModel):
             raise ValueError(f"expected a mean from min {self.min} to max {self.max}, found {self.mean:g}")
         return self
 
-    def draw(self, random: Random) -> int:
-        """One length in tokens; takes exactly one number from `random`, whatever the distribution."""
-        u = random.random()
+    def quantile(self, u: float) -> int:
+        """The length below which a share `u` of all draws lies, 0 < u < 1."""
         if self.mean is None or self.std is None:
             return self.min + int(u * (self.max - self.min + 1))
-        variance = math.log1p((self.std / self.mean) ** 2)
-        location = math.log(self.mean) - variance / 2
-        # random() may be exactly 0, where the normal quantile is minus infinity.
-        z = NormalDist().inv_cdf(max(u, 2.0**-54))
-        return min(max(round(math.exp(location + math.sqrt(variance) * z)), self.min), self.max)
+        return min(max(round(_log_normal(self.mean, self.std, u)), self.min), self.max)
+
+
+class GapSpec(BaseModel):
+    """Seconds from an answer's end to the next turn: reading and thinking, or a tool at work. A bare number is fixed.
+
+    Uniform from `min_s` to `max_s`, or with `mean_s` and `std_s` log-normal and clipped, as LengthSpec.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    min_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    max_s: float = Field(ge=0, allow_inf_nan=False)
+    mean_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    std_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fixed(cls, value: Any) -> Any:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return {"min_s": value, "max_s": value}
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> GapSpec:
+        if self.min_s > self.max_s:
+            raise ValueError(f"expected min_s <= max_s, found {self.min_s:g} and {self.max_s:g}")
+        if (self.mean_s is None) != (self.std_s is None):
+            raise ValueError("expected both mean_s and std_s (log-normal) or neither (uniform)")
+        if self.mean_s is not None and not self.min_s <= self.mean_s <= self.max_s:
+            raise ValueError(f"expected a mean_s from min_s {self.min_s:g} to max_s {self.max_s:g}")
+        return self
+
+    def quantile(self, u: float) -> float:
+        """The gap below which a share `u` of all draws lies, in seconds, 0 < u < 1."""
+        if self.mean_s is None or self.std_s is None:
+            return self.min_s + u * (self.max_s - self.min_s)
+        return min(max(_log_normal(self.mean_s, self.std_s, u), self.min_s), self.max_s)
+
+
+def _log_normal(mean: float, std: float, u: float) -> float:
+    variance = math.log1p((std / mean) ** 2)
+    return math.exp(math.log(mean) - variance / 2 + math.sqrt(variance) * NormalDist().inv_cdf(u))
