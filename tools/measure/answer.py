@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -14,7 +14,7 @@ from tools.measure.sse import SseDecoder, SseError
 
 __all__ = ["Answer", "AnswerFault", "quoted"]
 
-_TEXT_FIELDS = ("content", "reasoning", "reasoning_content")
+_TEXT_FIELDS = ("content", "reasoning", "reasoning_content", "refusal")
 
 
 class AnswerFault(Exception):
@@ -24,8 +24,7 @@ class AnswerFault(Exception):
         super().__init__(f"{slug}: {detail}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Chunk:
+class _Chunk(NamedTuple):
     """One chunk with a choice in it, as received."""
 
     at_s: float
@@ -37,7 +36,7 @@ class _Chunk:
 
 @dataclass
 class Answer:
-    """Feed it bytes with the moment they arrived; `verify` at the end. Nothing in it reads a clock."""
+    """A sink for an answer's bytes, with the moment they arrived; `verify` at the end. It reads no clock."""
 
     first_chunk_s: float | None = None
     prompt_tokens: int | None = None
@@ -45,28 +44,27 @@ class Answer:
     cached_tokens: int | None = None
     finish_reason: str | None = None
     done: bool = False
-    "`[DONE]` was received."
+    "`[DONE]` was received, or a fault: nothing after it is read."
+    fault: AnswerFault | None = None
     _decoder: SseDecoder = field(default_factory=SseDecoder)
     _chunks: list[_Chunk] = field(default_factory=list)
     _prompt_ids: int | None = None
 
     def feed(self, received: bytes, at_s: float) -> None:
-        """Take what one read gave; all events in it arrived at `at_s` (seconds).
-
-        Raises:
-            AnswerFault: not an event stream, not JSON, or an error in place of an answer.
-        """
+        """Take what one read gave; all events in it arrived at `at_s` (seconds). What is wrong with it is kept as
+        `fault`: not an event stream, not JSON, or an error in place of an answer."""
+        if self.done:
+            return
         try:
-            events = self._decoder.feed(received)
-        except SseError as error:
-            raise AnswerFault("bad_stream", str(error)) from None
-        for event in events:
-            if self.done:
-                return
-            if event.strip() == "[DONE]":
-                self.done = True
-            else:
+            for event in self._decoder.feed(received):
+                if event == b"[DONE]" or event.strip() == b"[DONE]":
+                    self.done = True
+                    return
                 self._take(event, at_s)
+        except SseError as error:
+            self._refuse(AnswerFault("bad_stream", str(error)))
+        except AnswerFault as fault:
+            self._refuse(fault)
 
     def verify(self, max_tokens: int) -> None:
         """Refuse an answer that isn't complete, or whose token counts don't agree with each other.
@@ -74,6 +72,8 @@ class Answer:
         Raises:
             AnswerFault: names what is missing.
         """
+        if self.fault is not None:
+            raise self.fault
         if not self._chunks:
             raise AnswerFault("empty_choices", "expected a choice in the stream, found none")
         if self.finish_reason is None:
@@ -114,45 +114,55 @@ class Answer:
             return self.output_tokens, "usage"
         return sum(tokens for _, tokens in self._arrivals()) or None, self._evidence()
 
-    def _take(self, event: str, at_s: float) -> None:
+    def text(self) -> str:
+        """All that was said, reasoning and tool calls included."""
+        return "".join(chunk.text for chunk in self._chunks)
+
+    def _refuse(self, fault: AnswerFault) -> None:
+        self.fault = fault
+        self.done = True
+
+    def _take(self, event: bytes, at_s: float) -> None:
         if self.first_chunk_s is None:
             self.first_chunk_s = at_s
         try:
             payload = orjson.loads(event)
         except orjson.JSONDecodeError:
-            raise AnswerFault("bad_json", f"expected JSON in an event, found {quoted(event)}") from None
+            raise _unreadable(event) from None
         if not isinstance(payload, dict):
-            raise AnswerFault("bad_json", f"expected an object in an event, found {quoted(event)}")
+            raise AnswerFault("bad_json", f"expected an object in an event, found {_shown(event)}")
         if payload.get("error") or payload.get("object") == "error":
-            raise AnswerFault("error_payload", quoted(event))
+            raise AnswerFault("error_payload", _shown(event))
         usage = payload.get("usage")
         if usage:
             self._take_usage(usage)
-        choices = payload.get("choices") or []
-        if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
-            raise AnswerFault("bad_chunk", f"expected a list of choices, found {quoted(event)}")
+        choices = payload.get("choices")
         if not choices:
             return  # the usage chunk at the end has none
-        choice = choices[0]
-        self._take_prompt_ids(choice.get("prompt_token_ids") or payload.get("prompt_token_ids"))
+        choice = choices[0] if isinstance(choices, list) else None
+        if not isinstance(choice, dict):
+            raise AnswerFault("bad_chunk", f"expected a list of choices, found {_shown(event)}")
+        if self._prompt_ids is None:
+            self._take_prompt_ids(choice.get("prompt_token_ids") or payload.get("prompt_token_ids"))
         reason = choice.get("finish_reason")
         if reason:
             self.finish_reason = str(reason)
         total = self.output_tokens if usage else None
-        self._chunks.append(_Chunk(at_s, _text(choice), _ids(choice.get("token_ids")), total))
+        ids = choice.get("token_ids")
+        self._chunks.append(_Chunk(at_s, _text(choice), None if ids is None else _ids(ids), total))
 
     def _take_usage(self, usage: Any) -> None:
-        details = usage.get("prompt_tokens_details") if isinstance(usage, dict) else None
         try:
+            details = usage.get("prompt_tokens_details")
             self.prompt_tokens = _count(usage["prompt_tokens"])
             self.output_tokens = _count(usage["completion_tokens"])
-            if isinstance(details, dict) and details.get("cached_tokens") is not None:
+            if details and details.get("cached_tokens") is not None:
                 self.cached_tokens = _count(details["cached_tokens"])
-        except (KeyError, TypeError, ValueError):
+        except (AttributeError, KeyError, TypeError, ValueError):
             raise AnswerFault("bad_usage", f"expected token counts, found {quoted(repr(usage))}") from None
 
     def _take_prompt_ids(self, ids: Any) -> None:
-        if isinstance(ids, list) and self._prompt_ids is None:
+        if isinstance(ids, list):
             self._prompt_ids = len(ids)
 
     def _evidence(self) -> TokenSource:
@@ -177,20 +187,24 @@ class Answer:
     def _verify_output_tokens(self, usage_tokens: int) -> None:
         evidence = self._evidence()
         counted = sum(tokens for _, tokens in self._arrivals())
-        if evidence == "chunks":
-            # A chunk may carry several tokens, but no token comes in two chunks.
-            if counted > usage_tokens:
-                raise AnswerFault(
-                    "token_count_mismatch", f"{counted} chunks with text, usage says {usage_tokens} tokens"
-                )
-            return
-        if counted != usage_tokens:
+        # A chunk may carry several tokens, but no token comes in two chunks.
+        wrong = counted > usage_tokens if evidence == "chunks" else counted != usage_tokens
+        if wrong:
+            unit = "chunks with text" if evidence == "chunks" else f"tokens by {evidence}"
             raise AnswerFault(
-                "token_count_mismatch", f"{counted} tokens by {evidence}, usage says {usage_tokens} tokens"
+                "duplicate_chunk" if self._repeats() else "token_count_mismatch",
+                f"{counted} {unit}, usage says {usage_tokens} tokens",
             )
+        if evidence == "chunks":
+            return
         first_token_s = self.token_times()[0]
         if any(chunk.text and chunk.at_s < first_token_s for chunk in self._chunks):
             raise AnswerFault("early_chunk", "text was sent before the first token was generated")
+
+    def _repeats(self) -> bool:
+        """Whether a chunk came twice. Two equal tokens in a row look like that too where neither ids nor running usage
+        are told, so this only puts a name to counts that are wrong."""
+        return any(here.text and here[1:] == there[1:] for here, there in pairwise(self._chunks))
 
 
 def _without_early_blanks(chunks: list[_Chunk]) -> list[tuple[float, int]]:
@@ -205,23 +219,38 @@ def _text(choice: Mapping[str, Any]) -> str:
     delta = choice.get("delta")
     if not isinstance(delta, dict):
         return str(choice.get("text") or "")
+    content = delta.get("content")
+    if len(delta) == 1 and type(content) is str:
+        return content  # nearly every chunk
     text = "".join(str(delta.get(name) or "") for name in _TEXT_FIELDS)
     calls = delta.get("tool_calls") or delta.get("function_call")
     return text + (quoted(repr(calls)) if calls else "")
 
 
-def _ids(value: Any) -> tuple[int, ...] | None:
-    if value is None:
-        return None
-    if isinstance(value, list) and all(isinstance(token, int) for token in value):
+def _ids(value: Any) -> tuple[int, ...]:
+    if isinstance(value, list) and all(type(token) is int for token in value):
         return tuple(value)
     raise AnswerFault("bad_chunk", f"expected a list of token ids, found {quoted(repr(value))}")
 
 
 def _count(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if type(value) is not int or value < 0:
         raise ValueError(f"not a count: {value!r}")
     return value
+
+
+def _unreadable(event: bytes) -> AnswerFault:
+    try:
+        event.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return AnswerFault(
+            "bad_stream", f"expected UTF-8, found byte {event[error.start]:#04x} at {error.start} of an event"
+        )
+    return AnswerFault("bad_json", f"expected JSON in an event, found {_shown(event)}")
+
+
+def _shown(event: bytes) -> str:
+    return quoted(event[:1000].decode("utf-8", errors="replace"))
 
 
 def quoted(text: str) -> str:

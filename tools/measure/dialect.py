@@ -40,6 +40,9 @@ class Dialect:
             "stream": True,
             "stream_options": {"include_usage": True},
         }
+        if request.tools:
+            # Read and not called: an answer stays an answer, of the length that was asked for.
+            fields |= {"tools": list(request.tools), "tool_choice": "none"}
         for name in self.extras:
             fields |= EXTRAS[name]
         return orjson.dumps(fields)

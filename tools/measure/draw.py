@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING
 
-from tools.measure.arrivals import schedule
+from tools.measure.arrivals import Replay, schedule
 from tools.measure.copula import stratified, stratified_pairs
 from tools.measure.shapes import ConversationShape, Shapes
 from tools.measure.skeleton import Conversation, Prefix, Skeleton, Turn
@@ -26,7 +26,9 @@ def draw(spec: WorkloadSpec, requests: int, seed: int, *, part: str, scheduled: 
     same seed. All marginals are stratified (see `copula`).
     """
     random = Random(f"{part}/lengths/{seed}")
-    tree, drawn = _from_shapes(spec.shapes, requests, random) if spec.shapes else _from_lengths(spec, requests, random)
+    tree, drawn = (
+        _from_shapes(spec, spec.shapes, requests, random) if spec.shapes else _from_lengths(spec, requests, random)
+    )
     starts = schedule(spec.arrivals, len(drawn), seed) if scheduled else (0.0,) * len(drawn)
     return Skeleton(
         tree,
@@ -67,9 +69,13 @@ def _turn_counts(spec: WorkloadSpec, requests: int, random: Random) -> list[int]
     return counts
 
 
-def _from_shapes(shapes: Shapes, requests: int, random: Random) -> tuple[tuple[Prefix, ...], list[tuple[int, Turns]]]:
+def _from_shapes(
+    spec: WorkloadSpec, shapes: Shapes, requests: int, random: Random
+) -> tuple[tuple[Prefix, ...], list[tuple[int, Turns]]]:
+    # A replay with a moment for each conversation is the log itself: each once, in its order.
+    replayed = isinstance(spec.arrivals, Replay) and len(spec.arrivals.times_s) == len(shapes.conversations)
     drawn: list[tuple[int, Turns]] = []
-    for shape in _sampled(shapes, requests, random):
+    for shape in shapes.conversations if replayed else _sampled(shapes, requests, random):
         turns = shape.drawn()[:requests]
         drawn.append((shape.prefix, turns))
         requests -= len(turns)

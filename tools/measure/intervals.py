@@ -1,4 +1,7 @@
-"""Percentiles and shares with their exact or near-exact intervals. Distribution-free: nothing is assumed normal."""
+"""Percentiles and shares with their exact or near-exact intervals, for independent samples.
+
+Distribution-free: nothing is assumed normal. `dependence.py` has what holds for the requests of one queue.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +55,10 @@ def percentile_interval(ascending: Sequence[float], share: float, confidence: fl
     return interval if math.isfinite(interval.high) and math.isfinite(interval.low) else None
 
 
-def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> Interval | None:
+def wilson_interval(successes: float, trials: float, confidence: float = 0.95) -> Interval | None:
     """Interval of a share (Wilson 1927): good at 0, at 1 and for few trials. None for no trials.
+
+    Effective numbers, of dependent trials, needn't be whole.
 
     Raises:
         ValueError: more successes than trials, or fewer than none.

@@ -19,13 +19,19 @@ class ClientHealth:
     send_lag_p99_ms: float
     "99 % of the requests were sent no later than this after they were due."
     cpu_share: float
-    "CPU time of the client's thread / wall time; near 1, one core is the limit and not the server."
+    """CPU time of the client's thread / wall time; near 1, one core is the limit and not the server. Of several workers
+    it is the busiest one's."""
+    workers: int = 1
+    "Processes that shared the load."
 
     @classmethod
     def of(cls, records: Sequence[RequestRecord], *, cpu_s: float, wall_s: float) -> ClientHealth:
-        lags_s = sorted(record.sent_s - record.scheduled_s for record in records)
-        p99_s = lags_s[math.ceil(0.99 * len(lags_s)) - 1] if lags_s else 0.0
-        return cls(send_lag_p99_ms=p99_s * 1000, cpu_share=cpu_s / wall_s if wall_s > 0 else 0.0)
+        return cls(send_lag_p99_ms=_lag_p99_ms(records), cpu_share=cpu_s / wall_s if wall_s > 0 else 0.0)
+
+    @classmethod
+    def together(cls, records: Sequence[RequestRecord], workers: Sequence[ClientHealth]) -> ClientHealth:
+        """Of all `workers` and the `records` that they brought home."""
+        return cls(_lag_p99_ms(records), max(worker.cpu_share for worker in workers), len(workers))
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -47,3 +53,20 @@ class LoadResult:
     client: ClientHealth
     extras: tuple[str, ...]
     "The extensions of the API that were in force (see Dialect)."
+
+    @classmethod
+    def of(
+        cls, started_at: float, records: Sequence[RequestRecord], client: ClientHealth, extras: tuple[str, ...]
+    ) -> LoadResult:
+        return cls(
+            started_at=started_at,
+            window_s=max(record.end_s for record in records),
+            records=tuple(sorted(records, key=lambda record: record.index)),
+            client=client,
+            extras=extras,
+        )
+
+
+def _lag_p99_ms(records: Sequence[RequestRecord]) -> float:
+    lags_s = sorted(record.sent_s - record.scheduled_s for record in records)
+    return lags_s[math.ceil(0.99 * len(lags_s)) - 1] * 1000 if lags_s else 0.0

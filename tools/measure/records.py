@@ -41,6 +41,11 @@ class RequestRecord:
     token_ids: tuple[int, ...] = ()
     "Ids of the output tokens where the server tells them."
     finish_reason: str | None = None
+    conversation: int | None = None
+    turn: int = 0
+    "Place in its conversation, from 0."
+    clock_skew_s: float | None = None
+    "How far the server's clock was ahead of the client's, by its Date header; None where it sent none."
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -2,143 +2,165 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import time
-from collections.abc import AsyncIterator
-from typing import Any
-
-import aiohttp
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email.utils import parsedate_to_datetime
+from typing import NoReturn
 
 from tools.measure.answer import Answer, AnswerFault, quoted
+from tools.measure.connection import Connections, Reply
 from tools.measure.dialect import Dialect
 from tools.measure.records import Outcome, RequestRecord
 from tools.measure.workload import Request
 from tools.targets.target import Endpoint
 
-__all__ = ["Sender", "open_session"]
+__all__ = ["Sender", "open_sender"]
 
 _PATH = "/v1/chat/completions"
-# Servers commonly close an idle connection after 5 s; a request sent into that moment would fail by nobody's fault.
-_KEEP_ALIVE_S = 4.0
-# A read gives all that has arrived; a small buffer would pause the socket at long answers and inflate every gap.
-_READ_BUFFER_BYTES = 2**20
-# After [DONE] only the end of the body is due; reading it lets the connection be used again.
-_LINGER_S = 0.1
-
-
-@contextlib.asynccontextmanager
-async def open_session(endpoint: Endpoint) -> AsyncIterator[aiohttp.ClientSession]:
-    """A session without a will of its own: no pool limit, no time limit, no cookies, no proxy."""
-    headers = {"Content-Type": "application/json", "Accept": "text/event-stream"}
-    if endpoint.api_key is not None:
-        headers["Authorization"] = f"Bearer {endpoint.api_key}"
-    async with aiohttp.ClientSession(
-        endpoint.base_url,
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        headers=headers,
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=None, sock_read=None),
-        read_bufsize=_READ_BUFFER_BYTES,
-    ) as session:
-        yield session
 
 
 class Sender:
-    """Sends requests over one session. Times are seconds since it was made, on the performance counter."""
+    """Sends requests to one endpoint. Times in its records are seconds since `start_s` on the performance counter,
+    which is one clock for all processes of a machine."""
 
-    def __init__(self, session: aiohttp.ClientSession, endpoint: Endpoint, dialect: Dialect, timeout_s: float) -> None:
-        self._start = time.perf_counter()
-        self._session = session
-        self._endpoint = endpoint
+    def __init__(
+        self, connections: Connections, model: str, dialect: Dialect, timeout_s: float, start_s: float | None = None
+    ) -> None:
+        self._start_s = time.perf_counter() if start_s is None else start_s
+        self._connections = connections
+        self._model = model
         self._dialect = dialect
         self._timeout_s = timeout_s
 
     def now(self) -> float:
-        return time.perf_counter() - self._start
+        return time.perf_counter() - self._start_s
 
-    async def send(self, request: Request, *, due_s: float) -> RequestRecord:
+    def body(self, request: Request) -> bytes:
+        """What `send` will put on the wire; made beforehand, it costs no send any time."""
+        return self._dialect.body(request, self._model)
+
+    async def send(self, request: Request, *, due_s: float, body: bytes | None = None) -> RequestRecord:
         """Send `request` now and return what became of it, at the latest `timeout_s` after `due_s`."""
-        body = self._dialect.body(request, self._endpoint.model)
+        body = self.body(request) if body is None else body
         answer = Answer()
-        status: int | None = None
         outcome: Outcome = "failed"
         error = ""
-        end_s: float | None = None
+        reply: Reply | None = None
         sent_s = self.now()
+        timeout_s = max(due_s + self._timeout_s - sent_s, 0.0)
         try:
-            async with asyncio.timeout(max(due_s + self._timeout_s - sent_s, 0.0)) as limit:
-                async with self._session.post(_PATH, data=body, allow_redirects=False) as response:
-                    status = response.status
-                    end_s = await self._receive(response, answer)
-                    limit.reschedule(None)
-                    await _linger(response)
-            answer.verify(request.max_tokens)
-            outcome = "ok"
-        except TimeoutError as failure:
-            if limit.expired():
-                outcome = "timed_out"
-                error = f"timed_out: no complete answer within {self._timeout_s:g} s of the moment it was due"
+            reply = await self._connections.post(_PATH, body, answer, timeout_s=timeout_s)
+            if reply.ending == "timed_out":
+                outcome, error = "timed_out", f"timed_out: {self._waited(answer, reply)}"
             else:
-                error = f"transport: {quoted(str(failure))}"
+                _check(reply, answer)
+                answer.verify(request.max_tokens)
+                outcome = "ok"
         except AnswerFault as fault:
             error = str(fault)
-        except aiohttp.ClientConnectorError as failure:
+        except OSError as failure:
             error = f"connect: {quoted(str(failure))}"
-        except (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError) as failure:
-            error = f"dropped_stream: {quoted(str(failure))}"
-        except (aiohttp.ClientError, OSError) as failure:
-            error = f"transport: {quoted(str(failure))}"
-        return _record(
-            answer,
+        return self._record(request, answer, reply, due_s=due_s, sent_s=sent_s, outcome=outcome, error=error)
+
+    def _waited(self, answer: Answer, reply: Reply) -> str:
+        """In which way an answer didn't end."""
+        limit = f"no complete answer within {self._timeout_s:g} s of the moment it was due"
+        tokens = len(answer.token_times())
+        if tokens:
+            return f"{limit}; the stream stalled or was too slow, after {tokens} chunks with tokens"
+        if answer.first_chunk_s is not None:
+            return f"{limit}; the stream began, no token came"
+        if reply.received_bytes:
+            return f"{limit}; {reply.received_bytes} bytes came, and not one whole event"
+        return f"{limit}; nothing came"
+
+    def _record(
+        self,
+        request: Request,
+        answer: Answer,
+        reply: Reply | None,
+        *,
+        due_s: float,
+        sent_s: float,
+        outcome: Outcome,
+        error: str,
+    ) -> RequestRecord:
+        output_tokens, source = answer.output()
+        start_s = self._start_s
+        ended_s = reply.last_s if reply is not None and outcome == "ok" else None
+        return RequestRecord(
             index=request.index,
             scheduled_s=due_s,
             sent_s=sent_s,
             outcome=outcome,
-            end_s=self.now() if end_s is None else end_s,
-            http_status=status,
+            end_s=self.now() if ended_s is None else ended_s - start_s,
+            http_status=reply.status if reply is not None else None,
             error=error,
+            first_chunk_s=None if answer.first_chunk_s is None else answer.first_chunk_s - start_s,
+            token_times_s=tuple(at_s - start_s for at_s in answer.token_times()),
+            token_counts=answer.token_counts(),
+            prompt_tokens=answer.prompt_tokens,
+            output_tokens=output_tokens,
+            cached_tokens=answer.cached_tokens,
+            token_source=source,
+            token_ids=answer.token_ids(),
+            finish_reason=answer.finish_reason,
+            conversation=request.conversation,
+            turn=request.turn,
+            clock_skew_s=_clock_skew_s(reply),
         )
 
-    async def _receive(self, response: aiohttp.ClientResponse, answer: Answer) -> float:
-        """Read the whole answer; return when its last bytes came."""
-        if response.status != 200:
-            raise AnswerFault(f"http_{response.status}", quoted(await _beginning(response)))
-        if response.content_type != "text/event-stream":
-            text = await _beginning(response)
-            slug = "error_payload" if '"error"' in text else "not_event_stream"
-            raise AnswerFault(slug, f"expected text/event-stream, found {response.content_type}: {quoted(text)}")
-        end_s = self.now()
-        while received := await response.content.readany():
-            end_s = self.now()  # before parsing, so that our own work isn't measured as the server's
-            answer.feed(received, end_s)
-            if answer.done:
-                break
-        return end_s
+
+@contextmanager
+def open_sender(
+    endpoint: Endpoint, dialect: Dialect, timeout_s: float, start_s: float | None = None
+) -> Iterator[Sender]:
+    """A sender with connections of its own, closed at the end whatever happened. No cookies, no proxy, no redirects."""
+    headers = {"Content-Type": "application/json", "Accept": "text/event-stream", "Accept-Encoding": "identity"}
+    if endpoint.api_key is not None:
+        headers["Authorization"] = f"Bearer {endpoint.api_key}"
+    connections = Connections(endpoint.base_url, headers)
+    try:
+        yield Sender(connections, endpoint.model, dialect, timeout_s, start_s)
+    finally:
+        connections.close()
 
 
-def _record(answer: Answer, **facts: Any) -> RequestRecord:
-    output_tokens, source = answer.output()
-    return RequestRecord(
-        first_chunk_s=answer.first_chunk_s,
-        token_times_s=answer.token_times(),
-        token_counts=answer.token_counts(),
-        prompt_tokens=answer.prompt_tokens,
-        output_tokens=output_tokens,
-        cached_tokens=answer.cached_tokens,
-        token_source=source,
-        token_ids=answer.token_ids(),
-        finish_reason=answer.finish_reason,
-        **facts,
-    )
+def _check(reply: Reply, answer: Answer) -> None:
+    """Refuse what isn't a whole event stream.
+
+    Raises:
+        AnswerFault: names what it is.
+    """
+    if answer.fault is None:
+        if reply.ending == "bad_http":
+            raise AnswerFault("transport", quoted(f"expected HTTP/1.1, found {reply.detail}"))
+        if reply.ending == "dropped":
+            raise AnswerFault("dropped_stream", quoted(reply.detail))
+        if reply.status != 200:
+            raise AnswerFault(f"http_{reply.status}", _preview(reply))
+        if not reply.is_event_stream:
+            _refuse_body(reply)
 
 
-async def _beginning(response: aiohttp.ClientResponse) -> str:
-    return (await response.content.read(4096)).decode("utf-8", errors="replace")
+def _refuse_body(reply: Reply) -> NoReturn:
+    text = _preview(reply)
+    slug = "error_payload" if '"error"' in text else "not_event_stream"
+    found = reply.headers.get(b"content-type", b"no content type").decode("latin-1")
+    raise AnswerFault(slug, f"expected text/event-stream, found {quoted(found)}: {text}")
 
 
-async def _linger(response: aiohttp.ClientResponse) -> None:
-    with contextlib.suppress(TimeoutError, aiohttp.ClientError):
-        async with asyncio.timeout(_LINGER_S):
-            while await response.content.readany():
-                pass
+def _preview(reply: Reply) -> str:
+    return quoted(reply.preview.decode("utf-8", errors="replace"))
+
+
+def _clock_skew_s(reply: Reply | None) -> float | None:
+    """How far the server's clock is ahead of ours, by its Date header (which has whole seconds)."""
+    stamp = reply.headers.get(b"date") if reply is not None else None
+    if reply is None or stamp is None:
+        return None
+    try:
+        return parsedate_to_datetime(stamp.decode("latin-1")).timestamp() - reply.wall_s
+    except ValueError:
+        return None

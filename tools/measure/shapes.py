@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tools.measure.skeleton import Prefix, Turn
 
-__all__ = ["PrefixShape", "ConversationShape", "Shapes"]
+__all__ = ["ConversationShape", "PrefixShape", "Shapes"]
 
 Tokens = Annotated[int, Field(ge=1, le=10_000_000)]
 Gap = Annotated[float, Field(ge=0, allow_inf_nan=False)]

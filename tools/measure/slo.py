@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tools.measure.latency import e2el_s, itl_s, tpot_s, ttft_s
 from tools.measure.records import RequestRecord
 
-__all__ = ["Bounds", "Slo", "SloMiss", "Statistic"]
+__all__ = ["Bounds", "Slo", "SloMiss", "Statistic", "Stutter"]
 
 Statistic = Literal["mean", "p50", "p90", "p95", "p99"]
 """From the weakest promise to the strictest."""
@@ -24,7 +24,10 @@ Bounds = Annotated[dict[Statistic, Milliseconds], Field(min_length=1)]
 
 @dataclass(frozen=True, slots=True)
 class SloMiss:
-    """One bound that wasn't met. `found_ms` is None where the measurement can't tell, which is never a pass."""
+    """One bound that wasn't met. `found_ms` is None where the measurement can't tell, which is never a pass.
+
+    Of `stutter_share` both are shares rather than milliseconds.
+    """
 
     metric: str
     bound_ms: float
@@ -35,9 +38,22 @@ class SloMiss:
         return f"{self.metric}: promised {self.bound_ms:g}, found {found}"
 
 
+class Stutter(BaseModel):
+    """Readers notice a pause, not a mean: at most `max_share` of the sequences may have a gap over `gap_ms`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    gap_ms: Milliseconds
+    max_share: float = Field(ge=0, lt=1, allow_inf_nan=False)
+
+    def stutters(self, record: RequestRecord) -> bool:
+        """Whether one sequence had a gap over the bound. A failed one counts as if it had."""
+        return record.outcome == "failed" or max(itl_s(record), default=0.0) * 1000 > self.gap_ms
+
+
 class Slo(BaseModel):
     """Bounds in milliseconds per statistic, e.g. `ttft_ms: {p95: 500}`. `ttft` and `e2el` count from when a request
-    was due."""
+    was due. `stutter: {gap_ms: 200, max_share: 0.05}` bounds the share of sequences with a pause."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -45,15 +61,17 @@ class Slo(BaseModel):
     tpot_ms: Bounds | None = None
     itl_ms: Bounds | None = None
     e2el_ms: Bounds | None = None
+    stutter: Stutter | None = None
 
     def bounds(self) -> dict[str, float]:
-        """Every bound under its metric's flat name, e.g. `{"p95_ttft_ms": 500.0}`."""
-        return {
+        """Every bound under its metric's flat name, e.g. `{"p95_ttft_ms": 500.0, "stutter_share": 0.05}`."""
+        found = {
             f"{statistic}_{metric}": bounds[statistic]
             for metric, bounds in self._metrics().items()
             for statistic in _STRICTNESS
             if statistic in bounds
         }
+        return found if self.stutter is None else {**found, "stutter_share": self.stutter.max_share}
 
     def misses(self, summary: Mapping[str, float]) -> tuple[SloMiss, ...]:
         """The bounds that `summary` (of `summarise`) doesn't meet; a metric that it lacks is missed."""
@@ -65,9 +83,10 @@ class Slo(BaseModel):
 
         That is, per metric, the bound of the strictest statistic named (p99 before p95 ... before mean): a median may
         be missed by half of all requests without breaking the promise. `itl_ms` holds for the longest gap: no stall.
-        A request of one token has no `tpot` and no gap, and meets those.
+        A request of one token has no `tpot` and no gap, and meets those. Under a stutter promise a good request has no
+        gap over it.
         """
-        if record.outcome != "ok":
+        if record.outcome != "ok" or (self.stutter is not None and self.stutter.stutters(record)):
             return False
         latencies_s = {
             "ttft_ms": ttft_s(record),

@@ -2,7 +2,8 @@
 
 Latency families (`latency.py` has the formulas), each as mean, median, std, p50, p90, p95, p99, in milliseconds:
 `ttft` `tpot` `itl` `e2el`, then `ttft_from_send` `e2el_from_send` (from the send, not from the moment a request was
-due) and `itl_tok` (per token rather than per chunk).
+due), `itl_tok` (per token rather than per chunk) and, where conversations have several turns, `task`: the time to the
+last token of a whole conversation, its requests' `e2el` together; what its user took between turns isn't counted.
 
 Who counts: completed requests, and timed-out ones with the time they had waited. A failed request has no latency; it
 takes part in `ttft` and `e2el` percentiles as longer than any other, so that refusing requests never makes one look
@@ -14,15 +15,26 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from tools.measure import latency
-from tools.measure.intervals import Interval, percentile, percentile_interval, wilson_interval
+from tools.measure.dependence import Certainty, certainties, inflation
+from tools.measure.intervals import Interval, percentile, wilson_interval
 from tools.measure.measurement import Measurement
 from tools.measure.records import RequestRecord
 from tools.measure.slo import Slo
 
-__all__ = ["METRICS", "MIN_SAMPLES_P99", "lower_is_better", "summarise", "summary_intervals"]
+__all__ = [
+    "METRICS",
+    "MIN_SAMPLES_P99",
+    "effective_samples",
+    "lower_is_better",
+    "percentile_certainties",
+    "summarise",
+    "summary_intervals",
+    "tokens_per_price",
+]
 
 MIN_SAMPLES_P99 = 368
 """0.99**n <= 0.025: the fewest samples of which a P99 has a two-sided 95 % interval."""
@@ -36,7 +48,7 @@ _PER_REQUEST: dict[str, Callable[[RequestRecord], float | None]] = {
     "ttft_from_send": latency.ttft_from_send_s,
     "e2el_from_send": latency.e2el_from_send_s,
 }
-_FAMILIES = ("ttft", "tpot", "itl", "e2el", "ttft_from_send", "e2el_from_send", "itl_tok")
+_FAMILIES = ("ttft", "tpot", "itl", "e2el", "ttft_from_send", "e2el_from_send", "itl_tok", "task")
 
 _HIGHER_IS_BETTER = (
     "request_throughput",
@@ -52,6 +64,7 @@ _LOWER_IS_BETTER = (
     "timed_out",
     "duration",
     "max_itl_ms",
+    "stutter_share",
     "tokens_per_chunk_mean",
 )
 
@@ -78,11 +91,12 @@ def summarise(measurement: Measurement, slo: Slo | None = None) -> dict[str, flo
     """The metrics of `measurement`, in the order of METRICS; those that it can't tell are absent.
 
     `request_goodput` (good requests per second of the window) and `slo_attainment` (good / offered) need an `slo` with
-    bounds. Throughputs count completed requests alone. `duration` is in seconds.
+    bounds, `stutter_share` (sequences with a pause / offered) one with `stutter`; a request that failed or left no
+    record counts against the server in each. Throughputs count completed requests alone. `duration` is in seconds.
     """
     found: dict[str, float] = {}
     for family in _FAMILIES:
-        found |= _statistics(family, _samples_ms(measurement, family))
+        found |= _statistics(family, sorted(_samples_ms(measurement, family).values))
     ok = [record for record in measurement.records if record.outcome == "ok"]
     found |= {
         "completed": measurement.completed,
@@ -101,12 +115,15 @@ def summarise(measurement: Measurement, slo: Slo | None = None) -> dict[str, flo
         found["slo_attainment"] = good / measurement.offered
         if measurement.window_s > 0:
             found["request_goodput"] = good / measurement.window_s
+    if slo is not None and slo.stutter is not None and measurement.offered:
+        smooth = sum(not slo.stutter.stutters(record) for record in measurement.records)
+        found["stutter_share"] = 1 - smooth / measurement.offered
     queries, hits = measurement.counted("prefix_queries_tokens"), measurement.counted("prefix_hit_tokens")
     if queries and hits is not None:
         found["prefix_hit_rate"] = hits / queries
-    gaps_ms = _samples_ms(measurement, "itl")
+    gaps_ms = _samples_ms(measurement, "itl").values
     if gaps_ms:
-        found["max_itl_ms"] = gaps_ms[-1]
+        found["max_itl_ms"] = max(gaps_ms)
     chunks = sum(len(record.token_times_s) for record in ok)
     if chunks:
         found["tokens_per_chunk_mean"] = output_tokens / chunks
@@ -114,23 +131,68 @@ def summarise(measurement: Measurement, slo: Slo | None = None) -> dict[str, flo
 
 
 def summary_intervals(measurement: Measurement, slo: Slo | None = None) -> dict[str, Interval]:
-    """95 % intervals of the percentiles (exact, from order statistics) and of `slo_attainment` (Wilson).
+    """95 % intervals of the percentiles, of `slo_attainment` and of `stutter_share` (Wilson, of effective numbers).
 
-    They tell how well *this* load pins the number down, requests taken as independent; how much launches differ, only
-    further trials tell. A metric whose sample is too small for an interval is absent.
+    They allow for requests that waited for the same reason (`dependence.py`), and tell how well *this* load pins the
+    number down; how much launches differ, only further trials tell. A metric whose effective sample is too small for
+    an interval is absent.
     """
-    found: dict[str, Interval] = {}
+    found = {
+        name: one.interval for name, one in percentile_certainties(measurement).items() if one.interval is not None
+    }
+    if slo is not None and slo.bounds():
+        good = [slo.request_good(record) for record in _by_time(measurement.records)]
+        found |= _share_interval("slo_attainment", good, measurement.offered)
+    if slo is not None and slo.stutter is not None:
+        # Requests that left no record have stuttered, as in the summary.
+        stuttered = [slo.stutter.stutters(record) for record in _by_time(measurement.records)]
+        stuttered += [True] * (measurement.offered - len(stuttered))
+        found |= _share_interval("stutter_share", stuttered, measurement.offered)
+    return found
+
+
+def percentile_certainties(measurement: Measurement) -> dict[str, Certainty]:
+    """How sure each percentile of each family that has samples is, under its flat name."""
+    found: dict[str, Certainty] = {}
     for family in _FAMILIES:
         samples = _samples_ms(measurement, family)
-        for name, share in _PERCENTILES.items():
-            interval = percentile_interval(samples, share)
-            if interval is not None:
-                found[f"{name}_{family}_ms"] = interval
-    if slo is not None and slo.bounds():
-        attained = wilson_interval(_good(measurement, slo), measurement.offered)
-        if attained is not None:
-            found["slo_attainment"] = attained
+        if samples.values:
+            each = certainties(samples.values, tuple(_PERCENTILES.values()), sizes=samples.sizes)
+            found |= {f"{name}_{family}_ms": one for name, one in zip(_PERCENTILES, each, strict=True)}
     return found
+
+
+def effective_samples(measurement: Measurement) -> dict[str, float]:
+    """Per percentile, how many independent samples would tell as much as this load does; at most as many as there are.
+
+    Far fewer than samples means that requests waited for the same reason: a longer load tells more, not a busier one.
+    """
+    return {name: one.effective_samples for name, one in percentile_certainties(measurement).items()}
+
+
+def tokens_per_price(summary: Mapping[str, float], price_per_hour: float) -> dict[str, float]:
+    """Millions of tokens for one unit of currency, at `price_per_hour` for what served them.
+
+    `mtokens_per_currency` counts prompt and output tokens, `output_mtokens_per_currency` output tokens; absent where
+    `summary` lacks the throughput.
+
+    Raises:
+        ValueError: a price that isn't positive.
+    """
+    if not 0 < price_per_hour < math.inf:
+        raise ValueError(f"expected a price per hour above 0, found {price_per_hour}")
+    names = {
+        "mtokens_per_currency": "total_token_throughput",
+        "output_mtokens_per_currency": "output_throughput",
+    }
+    return {name: summary[rate] * 3600 / 1e6 / price_per_hour for name, rate in names.items() if rate in summary}
+
+
+class _Samples(NamedTuple):
+    """Milliseconds in the order of their requests, and how many each request gave."""
+
+    values: list[float]
+    sizes: list[int]
 
 
 def _statistics(family: str, ascending: list[float]) -> dict[str, float]:
@@ -145,19 +207,53 @@ def _statistics(family: str, ascending: list[float]) -> dict[str, float]:
     return {f"{name}_{family}_ms": value for name, value in found.items() if value is not None}
 
 
-def _samples_ms(measurement: Measurement, family: str) -> list[float]:
-    """All samples of `family` in ascending order, in milliseconds; a failed request's latency is infinite."""
-    samples_s: list[float] = []
-    for record in measurement.records:
-        if family in _PER_REQUEST:
-            value = _PER_REQUEST[family](record)
-            samples_s.append(math.inf if value is None else value)
-        elif family == "tpot":
-            value = latency.tpot_s(record)
-            samples_s += [] if value is None else [value]
-        else:
-            samples_s += latency.itl_s(record) if family == "itl" else latency.itl_tok_s(record)
-    return sorted(sample * 1000 for sample in samples_s)
+def _share_interval(name: str, flags: list[bool], offered: int) -> dict[str, Interval]:
+    """Wilson's interval of the true flags' share in `offered`, both numbers cut to what is independent in them."""
+    shrunk = inflation(flags)
+    interval = wilson_interval(sum(flags) / shrunk, offered / shrunk)
+    return {} if interval is None else {name: interval}
+
+
+def _samples_ms(measurement: Measurement, family: str) -> _Samples:
+    """All samples of `family`, in milliseconds; a failed request's latency is infinite."""
+    if family == "task":
+        tasks_s = _tasks_s(measurement.records)
+        return _Samples([task * 1000 for task in tasks_s], [1] * len(tasks_s))
+    values: list[float] = []
+    sizes: list[int] = []
+    for record in _by_time(measurement.records):
+        found_s = _record_samples_s(record, family)
+        values.extend(sample * 1000 for sample in found_s)
+        sizes.append(len(found_s))
+    return _Samples(values, sizes)
+
+
+def _record_samples_s(record: RequestRecord, family: str) -> tuple[float, ...]:
+    if family in _PER_REQUEST:
+        value = _PER_REQUEST[family](record)
+        return (math.inf if value is None else value,)
+    if family == "tpot":
+        value = latency.tpot_s(record)
+        return () if value is None else (value,)
+    return latency.itl_s(record) if family == "itl" else latency.itl_tok_s(record)
+
+
+def _tasks_s(records: tuple[RequestRecord, ...]) -> list[float]:
+    """Seconds of each conversation, in order of their first requests; none where no conversation has a second turn."""
+    tasks_s: dict[int, float] = {}
+    requests = 0
+    for record in _by_time(records):
+        if record.conversation is not None:
+            requests += 1
+            spent_s = latency.e2el_s(record)
+            before_s = tasks_s.get(record.conversation, 0.0)
+            tasks_s[record.conversation] = before_s + (math.inf if spent_s is None else spent_s)
+    return list(tasks_s.values()) if requests > len(tasks_s) else []
+
+
+def _by_time(records: tuple[RequestRecord, ...]) -> list[RequestRecord]:
+    """In the order in which they were due: later turns of a conversation have early indices."""
+    return sorted(records, key=lambda record: record.scheduled_s)
 
 
 def _good(measurement: Measurement, slo: Slo) -> int:

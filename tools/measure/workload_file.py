@@ -1,4 +1,4 @@
-"""A concrete workload as a file: JSON lines, a header with spec and seed, then the warm-up and the measured requests."""
+"""A concrete workload as a file: JSON lines, a header with spec and seed, then its requests, the warm-up's first."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def read_workload(path: Path) -> Workload:
         ) from None
     if workload.digest != header["digest"]:
         raise UserError(
-            f"{path}: expected the workload {header['digest'][:12]}, found {workload.digest[:12]}: the file was cut short "
-            "or changed; materialise it again"
+            f"{path}: expected the workload {header['digest'][:12]}, found {workload.digest[:12]}: "
+            "the file was cut short or changed; materialise it again"
         )
     return workload
 

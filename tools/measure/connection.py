@@ -1,0 +1,263 @@
+"""Connection: HTTP/1.1 as a load generator needs it. Bytes are stamped as they arrive and handed on at once.
+
+The parsing is llhttp's (through httptools); what is ours is the order of things: the clock is read before anything
+else is done with a read, nothing is copied twice, and nothing is started (no task, no timer) per chunk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, cast
+from urllib.parse import urlsplit
+
+import httptools
+
+__all__ = ["Connections", "Ending", "Reply", "Sink"]
+
+# Servers commonly close an idle connection after 5 s; a request sent into that moment would fail by nobody's fault.
+_KEEP_ALIVE_S = 4.0
+# After the answer's last event only the end of the body is due; reading it lets the connection be used again.
+_LINGER_S = 0.1
+_PREVIEW_BYTES = 4096
+
+Ending = Literal["complete", "timed_out", "dropped", "bad_http"]
+
+
+class Sink(Protocol):
+    """What takes the body of a 200 as it comes."""
+
+    done: bool
+    "Nothing more is expected."
+
+    def feed(self, received: bytes, at_s: float) -> None:
+        """May set `done`; must not raise."""
+        ...
+
+
+@dataclass(slots=True)
+class Reply:
+    """How one exchange ended. Times are seconds on the performance counter."""
+
+    ending: Ending = "dropped"
+    detail: str = ""
+    status: int | None = None
+    headers: dict[bytes, bytes] = field(default_factory=dict)
+    "Lower-case names."
+    preview: bytes = b""
+    "The beginning of a body that isn't an event stream."
+    received_bytes: int = 0
+    last_s: float | None = None
+    "When the last bytes came that the answer needed."
+    wall_s: float = 0.0
+    "Unix seconds when the headers had come."
+
+    @property
+    def is_event_stream(self) -> bool:
+        kind = self.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        return self.status == 200 and kind == b"text/event-stream"
+
+
+class _Connection(asyncio.Protocol):
+    """One connection, at most one exchange at a time."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport
+        self.closed = False
+        self.reusable = False
+        self.idle_since_s = 0.0
+        self._reply: Reply | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's isn't a subclass
+
+    def exchange(self, head: bytes, body: bytes, sink: Sink, reply: Reply) -> asyncio.Future[None]:
+        """Send a request; the future is done when `reply` is."""
+        self._loop = asyncio.get_running_loop()
+        self._finished = self._loop.create_future()
+        self._reply, self._sink = reply, sink
+        self._streams = False
+        self._whole = False
+        self._parser = httptools.HttpResponseParser(self)
+        self.reusable = False
+        self.transport.write(head + body)
+        return self._finished
+
+    def data_received(self, data: bytes) -> None:
+        at_s = time.perf_counter()
+        reply = self._reply
+        if reply is None:  # nobody asked: whatever it is, the next answer mustn't begin with it
+            self.close()
+            return
+        self._at_s = at_s
+        reply.received_bytes += len(data)
+        if not self._sink.done:
+            reply.last_s = at_s
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._finish("bad_http", str(error))
+            return
+        if self._whole:
+            self._finish("complete")
+        elif self._sink.done and self._streams:
+            self._loop.call_later(_LINGER_S, self._finish_if, reply)
+        elif len(reply.preview) >= _PREVIEW_BYTES:
+            self._finish("complete")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.closed = True
+        if self._reply is not None:
+            # Without a length the end of the connection is the end of the body; in chunks it is one cut short.
+            headers = self._reply.headers
+            framed = b"content-length" in headers or b"chunked" in headers.get(b"transfer-encoding", b"").lower()
+            whole = self._sink.done or (self._reply.status is not None and not framed and error is None)
+            self._finish("complete" if whole else "dropped", str(error) if error else "the connection was closed")
+
+    def give_up(self) -> None:
+        """End the exchange as timed out."""
+        self._finish("timed_out")
+
+    def close(self) -> None:
+        self.closed = True
+        self.transport.abort()
+
+    # What the parser calls.
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        assert self._reply is not None
+        self._reply.headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        assert self._reply is not None
+        self._reply.status = self._parser.get_status_code()
+        self._reply.wall_s = time.time()
+        self._streams = self._reply.is_event_stream
+
+    def on_body(self, body: bytes) -> None:
+        if self._streams:
+            self._sink.feed(body, self._at_s)
+        else:
+            assert self._reply is not None
+            self._reply.preview += body[:_PREVIEW_BYTES]
+
+    def on_message_complete(self) -> None:
+        assert self._reply is not None
+        if self._reply.status is not None and self._reply.status >= 200:
+            self._whole = True
+            self.reusable = bool(self._parser.should_keep_alive())
+        else:
+            self._reply.headers.clear()  # an interim answer (100, 103): the real one follows
+
+    def _finish_if(self, reply: Reply) -> None:
+        if self._reply is reply:
+            self._finish("complete")
+
+    def _finish(self, ending: Ending, detail: str = "") -> None:
+        reply, self._reply = self._reply, None
+        if reply is None:
+            return
+        reply.ending, reply.detail = ending, detail
+        if not self.reusable:
+            self.close()
+        if not self._finished.done():
+            self._finished.set_result(None)
+
+
+class Connections:
+    """Kept-alive connections to one server, as many as are needed. Close it to end them all."""
+
+    def __init__(self, base_url: str, headers: Mapping[str, str]) -> None:
+        """`base_url`: scheme, host, port, and a path that all requests begin with (may be empty).
+
+        Raises:
+            ValueError: not an http or https URL.
+        """
+        parts = urlsplit(base_url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"expected an http(s) URL, found {base_url!r}")
+        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self._host = parts.hostname
+        self._port = parts.port or (443 if self._tls else 80)
+        self._path = parts.path.rstrip("/")
+        self._headers = "".join(f"{name}: {value}\r\n" for name, value in {"Host": parts.netloc, **headers}.items())
+        self._idle: list[_Connection] = []
+        self._all: set[_Connection] = set()
+
+    async def post(self, path: str, body: bytes, sink: Sink, *, timeout_s: float) -> Reply:
+        """POST `body` and read the answer: a 200's event stream into `sink`, the beginning of anything else.
+
+        Nothing that the server does raises, except that nobody is there. Cancelling closes the connection.
+
+        Raises:
+            OSError: no connection.
+        """
+        head = f"POST {self._path}{path} HTTP/1.1\r\n{self._headers}Content-Length: {len(body)}\r\n\r\n".encode(
+            "latin-1"
+        )
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
+        kept = self._kept()
+        if kept is not None:
+            reply = await self._exchange(kept, head, body, sink, deadline_s)
+            if reply.ending != "dropped" or reply.received_bytes:
+                return reply
+            # The server closed an idle connection as we wrote to it, as HTTP allows: not an answer, not a fault.
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                made = await self._connect()
+        except TimeoutError:
+            return Reply(ending="timed_out", detail="no connection")
+        return await self._exchange(made, head, body, sink, deadline_s)
+
+    def close(self) -> None:
+        """End every connection at once, also those in use."""
+        for connection in list(self._all):
+            connection.close()
+        self._all.clear()
+        self._idle.clear()
+
+    def _kept(self) -> _Connection | None:
+        now_s = time.perf_counter()
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.closed and now_s - connection.idle_since_s < _KEEP_ALIVE_S:
+                return connection
+            self._drop(connection)
+        return None
+
+    async def _connect(self) -> _Connection:
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(_Connection, self._host, self._port, ssl=self._tls)
+        self._all.add(connection)
+        return connection
+
+    async def _exchange(
+        self, connection: _Connection, head: bytes, body: bytes, sink: Sink, deadline_s: float
+    ) -> Reply:
+        reply = Reply()
+        loop = asyncio.get_running_loop()
+        finished = connection.exchange(head, body, sink, reply)
+        timer = loop.call_at(deadline_s, connection.give_up)
+        try:
+            await finished
+        except asyncio.CancelledError:
+            connection.close()
+            self._drop(connection)
+            raise
+        finally:
+            timer.cancel()
+        if connection.reusable and not connection.closed:
+            connection.idle_since_s = time.perf_counter()
+            self._idle.append(connection)
+        else:
+            self._drop(connection)
+        return reply
+
+    def _drop(self, connection: _Connection) -> None:
+        self._all.discard(connection)
+        if not connection.closed:
+            connection.close()
