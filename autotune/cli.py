@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from autotune import __version__
+from autotune.commands.bench import bench
+from autotune.commands.calibrate import calibrate
+from autotune.commands.capacity import capacity
+from autotune.commands.convert import convert
+from autotune.commands.workload import workload
 from tools.errors import UserError
 
 if TYPE_CHECKING:
@@ -30,6 +35,7 @@ app = typer.Typer(
 )
 models = typer.Typer(help="Models on this machine.", no_args_is_help=True)
 app.add_typer(models, name="models")
+app.add_typer(workload, name="workload")
 
 DeploymentArg = Annotated[Path, typer.Argument(metavar="DEPLOYMENT", help="A deployment.yaml inside a git repository.")]
 RunArg = Annotated[str, typer.Argument(metavar="[RUN]", help="A run's id or folder; the latest by default.")]
@@ -118,33 +124,6 @@ def demo(
     _leave(_tune(deployment, directory / "runs", options), as_json)
 
 
-@app.command()
-def bench(
-    target: Annotated[str, typer.Argument(help="A deployment.yaml, or the URL of a running OpenAI-compatible server.")],
-    model: Annotated[str | None, typer.Option(help="Model to ask for; the only one served by default.")] = None,
-    workload: Annotated[Path | None, typer.Option(help="YAML file with a workload: (and slo:) section.")] = None,
-    requests: Annotated[int, typer.Option(min=1)] = 64,
-    rate: Annotated[float | None, typer.Option(help="Poisson arrivals, requests per second.")] = None,
-    concurrency: Annotated[int | None, typer.Option(min=1, help="Closed loop with that many users.")] = None,
-    burst: Annotated[bool, typer.Option("--burst", help="All at once.")] = False,
-    input_tokens: Annotated[int, typer.Option("--input", min=9, help="Prompt length, about; in words.")] = 256,
-    output_tokens: Annotated[int, typer.Option("--output", min=1, help="Tokens to generate.")] = 128,
-    shared_prefix: Annotated[int, typer.Option(min=0, help="Length of a system prompt that all share.")] = 0,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the requests.")] = None,
-    key_env: Annotated[str | None, typer.Option(help="Variable that holds the server's API key.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the raw measurement as JSON.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Measure a deployment, or any running server, once."""
-    from autotune.bench_command import arrivals_of, run_bench
-
-    arrivals = arrivals_of(rate, concurrency, burst)
-    lengths = {"prompt_tokens": input_tokens, "output_tokens": output_tokens, "system_prompt_tokens": shared_prefix}
-    run_bench(
-        target, model, workload, {"requests": requests, "arrivals": arrivals, **lengths}, seed, key_env, out, as_json
-    )
-
-
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def serve(context: typer.Context, model: Annotated[str, typer.Argument(help="A model's name or its folder.")]) -> None:
     """Serve MODEL with the bundled engine; further flags are the engine's own (see `python -m engine serve --help`)."""
@@ -185,6 +164,10 @@ def verify(run: RunArg = "latest", runs: Runs = Path("runs"), as_json: Json = Fa
         holds = "the record holds" if found.holds else "the record doesn't hold"
         print(f"{found.run}: {holds}; verdict {found.verdict}, {'anchored' if found.anchored else 'unanchored'}")
     raise typer.Exit(0 if found.holds else 2)
+
+
+for _command in (bench, calibrate, capacity, convert):
+    app.command()(_command)
 
 
 @models.command("pull")

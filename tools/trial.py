@@ -11,7 +11,7 @@ from tools.evals.divergence import GreedyOutputs, record_greedy
 from tools.measure.client import drive, warm_up
 from tools.measure.measurement import Measurement
 from tools.measure.progress import ProgressCallback
-from tools.measure.workload import Workload, WorkloadSpec, materialise
+from tools.measure.workload import Workload
 from tools.targets.knobs import Config
 from tools.targets.target import Endpoint, FailureKind, LaunchFailed, Target
 
@@ -57,41 +57,49 @@ def launched(target: Target, config: Config, *, log: Path, timeout_s: float) -> 
 def run_trial(
     target: Target,
     config: Config,
-    spec: WorkloadSpec,
-    seed: int,
+    workload: Workload,
     *,
     log: Path,
     ready_timeout_s: float,
     with_greedy: bool = False,
     on_progress: ProgressCallback | None = None,
+    workers: int = 1,
 ) -> TrialResult:
     """Launch, warm up, load, read counters before and after, stop.
 
     Args:
         with_greedy: record greedy outputs of the evaluation prompts after the load, for the quality verifier.
         on_progress: told requests done, requests in all and seconds left.
+        workers: processes that send the load.
     """
     ready_s = 0.0
     try:
         with launched(target, config, log=log, timeout_s=ready_timeout_s) as endpoint:
             ready_s = endpoint.ready_s
             try:
-                measurement = _measure(target, endpoint, config, materialise(spec, seed), on_progress)
-                greedy = record_greedy(endpoint, order_seed=seed) if with_greedy else None
+                measurement = _measure(target, endpoint, config, workload, on_progress, workers)
+                greedy = record_greedy(endpoint, order_seed=workload.seed) if with_greedy else None
             except LaunchFailed as unreachable:
                 raise target.postmortem(endpoint) or unreachable from None
     except LaunchFailed as failed:
-        return TrialResult(config, seed, failure=Failure(failed.kind, failed.message, failed.log_tail), ready_s=ready_s)
-    return TrialResult(config, seed, measurement=measurement, greedy=greedy, ready_s=ready_s)
+        return TrialResult(
+            config, workload.seed, failure=Failure(failed.kind, failed.message, failed.log_tail), ready_s=ready_s
+        )
+    return TrialResult(config, workload.seed, measurement=measurement, greedy=greedy, ready_s=ready_s)
 
 
 def _measure(
-    target: Target, endpoint: Endpoint, config: Config, workload: Workload, on_progress: ProgressCallback | None
+    target: Target,
+    endpoint: Endpoint,
+    config: Config,
+    workload: Workload,
+    on_progress: ProgressCallback | None,
+    workers: int,
 ) -> Measurement:
     dialect = warm_up(endpoint, workload)
     target.reset_cache(endpoint)
     identity_before, counters_before = target.identify(endpoint), target.counters(endpoint)
-    load = drive(endpoint, workload, dialect=dialect, on_progress=on_progress)
+    load = drive(endpoint, workload, dialect=dialect, on_progress=on_progress, workers=workers)
     counters_after, identity_after = target.counters(endpoint), target.identify(endpoint)
     return Measurement.of(
         workload,

@@ -10,6 +10,7 @@ from tools.deployment import Deployment
 from tools.errors import UserError
 from tools.evals.divergence import GreedyOutputs
 from tools.ledger import Entry, LedgerView
+from tools.measure.floor import Floor
 from tools.measure.measurement import Measurement
 from tools.measure.summary import summarise
 from tools.measure.workload import materialise, sharing_bound
@@ -59,6 +60,8 @@ class Evidence:
     "The roofline's floors by latency, `ttft_ms` and `tpot_ms`."
     model_digest: str
     "Of the model that was asked for, read from its files before anything was launched."
+    client_floor: Floor | None = None
+    "Of the load generator, measured against a mock server before anything else; None in records that lack it."
     candidate: Config | None = None
     memory_need_bytes: int | None = None
     unfit: str = ""
@@ -138,6 +141,9 @@ def gather(ledger: LedgerView) -> Evidence:
         trials=tuple(searched),
         search=tuple(searched),
     )
+    client_entry = ledger.find("client")
+    if client_entry is not None:
+        evidence = replace(evidence, client_floor=Floor.from_json(client_entry.data))
     plan_entry = ledger.find("plan")
     if plan_entry is None:
         return evidence

@@ -20,6 +20,7 @@ from verifiers import (
     policy,
     quality,
     slo,
+    soundness,
 )
 from verifiers.evidence import Evidence
 from verifiers.rank_test import hodges_lehmann_ratio
@@ -32,7 +33,7 @@ Stage = Literal["preflight", "trial", "confirm"]
 STAGES: Mapping[Stage, tuple[Callable[[Evidence], Verdict], ...]] = MappingProxyType(
     {
         "preflight": (policy.verify, duplicate.verify, feasibility.verify),
-        "trial": (identity.verify, accounting.verify, physics.verify),
+        "trial": (identity.verify, accounting.verify, soundness.verify, physics.verify),
         "confirm": (
             policy.verify,
             feasibility.verify,
@@ -40,6 +41,7 @@ STAGES: Mapping[Stage, tuple[Callable[[Evidence], Verdict], ...]] = MappingProxy
             environment.verify,
             identity.verify,
             accounting.verify,
+            soundness.verify,
             physics.verify,
             improvement.verify,
             slo.verify,
@@ -65,6 +67,7 @@ FAMILIES: frozenset[str] = frozenset(
         policy,
         quality,
         slo,
+        soundness,
     )
 )
 """What comes before the dot of every rule that the gate asks; a playbook may require them by these names."""

@@ -9,6 +9,7 @@ from typing import Any
 from autotune.harness.context import Context
 from tools.canonical import canonical_json
 from tools.measure.summary import summarise
+from tools.measure.workload import materialise
 from tools.profile.hardware import hardware
 from tools.proposal import Proposal
 from tools.targets.knobs import Config
@@ -46,8 +47,7 @@ def _measure(
     result = run_trial(
         context.target,
         config,
-        deployment.workload,
-        seed,
+        materialise(deployment.workload, seed),
         log=context.run.logs / f"{trial_id}.log",
         ready_timeout_s=deployment.ready_timeout_s,
         with_greedy=role == "confirm",

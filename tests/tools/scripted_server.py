@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from typing import Any
 
 from aiohttp import web
@@ -134,7 +135,11 @@ class _Answering:
         self.prompt_tokens = sum(len(message["content"].split()) for message in self.body["messages"])
         self.tokens = script.tokens if script.tokens is not None else self.body["max_tokens"]
         self.sent = 0
-        self.response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        headers = {"Content-Type": "text/event-stream"}
+        if script.fault == "clock_skew":
+            headers["Date"] = formatdate(time.time() + 7200, usegmt=True)
+        self.response = web.StreamResponse(headers=headers)
+        self.held = b""
 
     async def run(self) -> web.StreamResponse:
         refused = self._refused_extras()
@@ -150,6 +155,11 @@ class _Answering:
                 return web.Response(text="<html><body>welcome</body></html>", content_type="text/html")
             case "hang_before_headers":
                 await asyncio.sleep(3600)
+            case "slow_loris":
+                await self.response.prepare(self.request)
+                while True:
+                    await self.response.write(b":")
+                    await asyncio.sleep(0.02)
         await self.response.prepare(self.request)
         await self._stream()
         return self.response
@@ -186,7 +196,10 @@ class _Answering:
             self.exchange.last_token_s = now
             finish = "length" if last and fault != "no_finish_reason" else None
             text = " ".join(f"w{self.sent - step + n}" for n in range(step)) + " "
-            await self._write(self._chunk({"content": text}, step, finish))
+            chunk = self._chunk({"content": text}, step, finish)
+            await self._write(chunk)
+            if fault == "duplicate_chunk" and self.sent == 2:
+                await self._write(chunk)
             if not last:
                 await asyncio.sleep(self.script.step_s)
         if self.tokens == 0:
@@ -231,4 +244,9 @@ class _Answering:
         }
 
     async def _write(self, payload: dict[str, Any]) -> None:
-        await self.response.write(f"data: {json.dumps(payload)}\n\n".encode())
+        event = f"data: {json.dumps(payload)}\n\n".encode()
+        if self.script.fault == "buffered" and self.sent < self.tokens:
+            self.held += event  # as a proxy does that waits for the end
+            return
+        await self.response.write(self.held + event)
+        self.held = b""

@@ -9,7 +9,8 @@ from tests.verifiers.conftest import SPACE, Confirmation, with_measurement
 from tools.canonical import digest
 from tools.deployment import Deployment
 from tools.evals.agreement import GreedyOutputs
-from tools.measure import Measurement
+from tools.measure import ClientHealth, Measurement
+from tools.measure.floor import Floor
 from verifiers import (
     Evidence,
     accounting,
@@ -25,6 +26,7 @@ from verifiers import (
     policy,
     quality,
     slo,
+    soundness,
 )
 from verifiers.gate import STAGES
 
@@ -319,3 +321,27 @@ def test_missing_evidence_is_never_a_pass(confirmation: Confirmation) -> None:
         judgement = judge(stage, replace(confirmation(), trials=(), search=(), plan=None, candidate=None))
         assert judgement.status != "PASS", stage
         assert questions
+
+
+# soundness
+@pytest.mark.parametrize(
+    ("client", "floor", "says"),
+    [
+        (ClientHealth(send_lag_p99_ms=900.0, cpu_share=0.2), None, "client_limited"),
+        (ClientHealth(send_lag_p99_ms=0.5, cpu_share=0.97), None, "97% of a core"),
+        (ClientHealth(send_lag_p99_ms=0.5, cpu_share=0.2), Floor(1.0, 0.1, 0.1, 5.0), "chunks a second"),
+    ],
+)
+def test_a_trial_in_which_the_client_was_the_limit_proves_nothing(
+    confirmation: Confirmation, client: ClientHealth, floor: Floor | None, says: str
+) -> None:
+    evidence = replace(confirmation(), client_floor=floor)
+    lying = altered(evidence, 2, evidence.deployment, client=client)
+    verdict = soundness.verify(lying)
+    assert verdict.status == "INCONCLUSIVE" and says in verdict.sentence
+    assert verdict.evidence == (lying.trials[0 if floor else 2].id,)  # the floor is the same for all
+    assert judge("confirm", lying).status == "INCONCLUSIVE"
+
+
+def test_soundness_of_nothing_is_no_pass(confirmation: Confirmation) -> None:
+    assert soundness.verify(confirmation().about(())).status == "ERROR"

@@ -76,8 +76,8 @@ def impulse_response(
         UserError: a request failed or timed out, so the server can't be calibrated.
     """
     seed = spec.seed if seed is None else seed
-    alone = spec.model_copy(update={"arrivals": Closed(kind="closed", concurrency=1), "requests": floor_requests})
-    at_once = spec.model_copy(update={"arrivals": Burst(kind="burst"), "requests": min(spec.requests, BURST_REQUESTS)})
+    alone = _changed(spec, arrivals=Closed(kind="closed", concurrency=1), requests=floor_requests)
+    at_once = _changed(spec, arrivals=Burst(kind="burst"), requests=min(spec.requests, BURST_REQUESTS))
     floor_load = materialise(alone, derive_seed(seed, "floor"))
     ceiling_load = materialise(at_once, derive_seed(seed, "ceiling"))
     if dialect is None:
@@ -107,6 +107,11 @@ def impulse_response(
 def derive_seed(seed: int, purpose: str) -> int:
     """A seed for one purpose: the same every time, and unrelated to those of other purposes."""
     return int.from_bytes(hashlib.sha256(f"{seed}/{purpose}".encode()).digest()[:8], "big") & MAX_SEED
+
+
+def _changed(spec: WorkloadSpec, **changes: Any) -> WorkloadSpec:
+    """`spec` with `changes`, validated anew: a copy would keep what the original knows of itself, its digest too."""
+    return WorkloadSpec.model_validate({name: getattr(spec, name) for name in spec.model_fields_set} | changes)
 
 
 def _answered(what: str, load: LoadResult) -> tuple[RequestRecord, ...]:

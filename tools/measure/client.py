@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 from tools.measure.dialect import Dialect
@@ -22,12 +24,23 @@ from tools.measure.share import Share
 from tools.measure.workload import Request, Workload
 from tools.targets.target import Endpoint
 
-__all__ = ["drive", "loop_factory", "probe", "run_load", "run_share", "run_warm_up", "undisturbed", "warm_up"]
+__all__ = [
+    "drive",
+    "loop_factory",
+    "probe",
+    "run_load",
+    "run_share",
+    "run_warm_up",
+    "stopped_by_interrupt",
+    "undisturbed",
+    "warm_up",
+]
 
 Result = TypeVar("Result")
 Told = Callable[[RequestRecord], None]
 
 _REFUSED = (400, 422)
+_LOOK_UP_S = 0.5
 
 
 def drive(
@@ -37,8 +50,10 @@ def drive(
     dialect: Dialect | None = None,
     on_progress: ProgressCallback | None = None,
     workers: int = 1,
+    draining: bool = False,
 ) -> LoadResult:
-    """`run_load` for code without an event loop. Ctrl-C cancels what is in flight and closes every connection.
+    """`run_load` for code without an event loop. Ctrl-C cancels what is in flight and closes every connection; with
+    `draining` the first one only stops sending, and what came of the requests that were sent is returned.
 
     With more than one of `workers` the conversations are dealt out to so many processes, each with an event loop of its
     own and all on one schedule: for loads that one core can't send or receive.
@@ -48,7 +63,7 @@ def drive(
 
         chosen = _run(_probed(endpoint, workload, dialect))
         return drive_in_processes(endpoint, workload, dialect=chosen, on_progress=on_progress, workers=workers)
-    return _run(run_load(endpoint, workload, dialect=dialect, on_progress=on_progress))
+    return _run(run_load(endpoint, workload, dialect=dialect, on_progress=on_progress, draining=draining))
 
 
 def warm_up(endpoint: Endpoint, workload: Workload) -> Dialect:
@@ -91,6 +106,7 @@ async def run_load(
     *,
     dialect: Dialect | None = None,
     on_progress: ProgressCallback | None = None,
+    draining: bool = False,
 ) -> LoadResult:
     """Send every request of `workload` when it is due and wait until each has ended.
 
@@ -101,82 +117,89 @@ async def run_load(
     dialect = await _probed(endpoint, workload, dialect)
     share = Share.whole(workload)
     progress = Progress(workload, on_progress)
-    with undisturbed():
+    stop = asyncio.Event()
+    with undisturbed(), stopped_by_interrupt(stop) if draining else nullcontext():
         started_at, start_s = time.time(), time.perf_counter()
-        records, health = await run_share(endpoint, share, dialect, start_s, progress.ended)
-    return LoadResult.of(started_at, records, health, dialect.extras)
+        records, health = await run_share(endpoint, share, dialect, start_s, progress.ended, stop)
+    if not records:
+        raise KeyboardInterrupt  # before anything was sent
+    return LoadResult.of(started_at, records, health, dialect.extras, cut_short=stop.is_set())
 
 
 async def run_share(
-    endpoint: Endpoint, share: Share, dialect: Dialect, start_s: float, ended: Told
+    endpoint: Endpoint, share: Share, dialect: Dialect, start_s: float, ended: Told, stop: asyncio.Event | None = None
 ) -> tuple[list[RequestRecord], ClientHealth]:
     """Drive one share of a load, its moments counted from `start_s` on the performance counter; `ended` is told each
-    record as it ends."""
+    record as it ends. After `stop` nothing more is sent."""
     with open_sender(endpoint, dialect, share.timeout_s, start_s) as sender:
+        play = _Play(sender, stop or asyncio.Event(), ended)
         cpu_s = time.thread_time()
         if share.concurrency is not None:
-            records = await _closed_loop(sender, share.conversations, share.concurrency, ended)
+            await play.closed_loop(share.conversations, share.concurrency)
         else:
-            records = await _open_loop(sender, share.conversations, ended)
+            await play.open_loop(share.conversations)
         cpu_s = time.thread_time() - cpu_s
         wall_s = sender.now()
-    return records, ClientHealth.of(records, cpu_s=cpu_s, wall_s=wall_s)
+    return play.records, ClientHealth.of(play.records, cpu_s=cpu_s, wall_s=wall_s)
 
 
 async def _probed(endpoint: Endpoint, workload: Workload, dialect: Dialect | None) -> Dialect:
     return dialect if dialect is not None else await probe(endpoint, workload.spec.timeout_s)
 
 
-async def _open_loop(sender: Sender, conversations: Sequence[Sequence[Request]], ended: Told) -> list[RequestRecord]:
-    records: list[RequestRecord] = []
-    async with asyncio.TaskGroup() as group:
-        for place, conversation in enumerate(conversations):
-            due_s = conversation[0].scheduled_s or 0.0
-            body = sender.body(conversation[0])
-            # Absolute, so that one late wake-up doesn't push back every request after it.
-            while (wait_s := due_s - sender.now()) > 0:
-                await asyncio.sleep(wait_s)  # may wake up to a millisecond early
-            group.create_task(_converse(sender, conversation, due_s, body, records, ended))
-            if place % 16 == 0:
-                await asyncio.sleep(0)  # a burst may be long: the first ones want to be sent, and read
-    return records
+class _Play:
+    """Conversations being played to a server."""
 
+    def __init__(self, sender: Sender, stop: asyncio.Event, ended: Told) -> None:
+        self._sender = sender
+        self._stop = stop
+        self._ended = ended
+        self.records: list[RequestRecord] = []
 
-async def _closed_loop(
-    sender: Sender, conversations: Sequence[Sequence[Request]], concurrency: int, ended: Told
-) -> list[RequestRecord]:
-    queue = iter(conversations)
-    records: list[RequestRecord] = []
+    async def open_loop(self, conversations: Sequence[Sequence[Request]]) -> None:
+        async with asyncio.TaskGroup() as group:
+            for place, conversation in enumerate(conversations):
+                due_s = conversation[0].scheduled_s or 0.0
+                body = self._sender.body(conversation[0])
+                if not await self._due(due_s):
+                    return
+                group.create_task(self._converse(conversation, due_s, body))
+                if place % 16 == 0:
+                    await asyncio.sleep(0)  # a burst may be long: the first ones want to be sent, and read
 
-    async def user() -> None:
-        for conversation in queue:
-            body = sender.body(conversation[0])
-            await _converse(sender, conversation, sender.now(), body, records, ended)
+    async def closed_loop(self, conversations: Sequence[Sequence[Request]], concurrency: int) -> None:
+        queue = iter(conversations)
 
-    await _gather(user() for _ in range(min(concurrency, len(conversations))))
-    return records
+        async def user() -> None:
+            for conversation in queue:
+                body = self._sender.body(conversation[0])
+                if self._stop.is_set():
+                    return
+                await self._converse(conversation, self._sender.now(), body)
 
+        await _gather(user() for _ in range(min(concurrency, len(conversations))))
 
-async def _converse(
-    sender: Sender,
-    conversation: Sequence[Request],
-    due_s: float,
-    body: bytes,
-    records: list[RequestRecord],
-    ended: Told,
-) -> None:
-    """Send a conversation's turns, each when it is due."""
-    end_s = due_s
-    for request in conversation:
-        if request.turn:
-            body = sender.body(request)
-            due_s = end_s + request.gap_s
-            while (wait_s := due_s - sender.now()) > 0:
-                await asyncio.sleep(wait_s)
-        record = await sender.send(request, due_s=due_s, body=body)
-        end_s = record.end_s
-        records.append(record)
-        ended(record)
+    async def _converse(self, conversation: Sequence[Request], due_s: float, body: bytes) -> None:
+        """Send a conversation's turns, each when it is due."""
+        end_s = due_s
+        for request in conversation:
+            if request.turn:
+                body = self._sender.body(request)
+                due_s = end_s + request.gap_s
+                if not await self._due(due_s):
+                    return
+            record = await self._sender.send(request, due_s=due_s, body=body)
+            end_s = record.end_s
+            self.records.append(record)
+            self._ended(record)
+
+    async def _due(self, due_s: float) -> bool:
+        """Wait until `due_s`; False where nothing more is to be sent. The moment is absolute, so that one late wake-up
+        doesn't push back every request after it."""
+        while (wait_s := due_s - self._sender.now()) > 0 and not self._stop.is_set():
+            # May wake up to a millisecond early. A long wait looks up now and then, whether it is still wanted.
+            await asyncio.sleep(min(wait_s, _LOOK_UP_S))
+        return not self._stop.is_set()
 
 
 async def _gather(jobs: Iterable[Coroutine[Any, Any, Any]]) -> None:
@@ -198,6 +221,33 @@ def undisturbed() -> Iterator[None]:
         gc.unfreeze()
         if was_on:
             gc.enable()
+
+
+@contextmanager
+def stopped_by_interrupt(stop: asyncio.Event) -> Iterator[None]:
+    """The first Ctrl-C sets `stop`, the next one interrupts as ever."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+
+    def interrupted() -> None:
+        if stop.is_set():
+            task.cancel()
+        stop.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals come to the main thread alone
+        return
+    loop.add_signal_handler(signal.SIGINT, interrupted)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not stop.is_set():
+            raise
+        raise KeyboardInterrupt from None
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _run(job: Coroutine[Any, Any, Result]) -> Result:

@@ -111,7 +111,7 @@ def mean_error(values: Sequence[float]) -> float:
     samples = np.asarray(values, dtype=float)
     if samples.size < 2:
         return math.inf
-    excess = samples - samples.mean()
+    excess: Values = samples - float(samples.mean())
     return math.sqrt(max(_batch_variances(excess)) / samples.size)
 
 
@@ -137,7 +137,7 @@ def _inflations(below: NDArray[np.bool_], starts: NDArray[np.intp]) -> tuple[flo
         return 1.0, 1.0
     if requests == 1:
         return (1.0, 1.0) if samples == 1 else (float(samples), float(samples))
-    excess = below - share
+    excess: Values = below.astype(float) - share
     if requests < samples:
         excess = np.add.reduceat(excess, starts)
     independent = samples * share * (1 - share) / requests
@@ -174,9 +174,10 @@ def _interval(
     if exact is None or largest <= 1 or effective >= samples.size:
         return exact
     tail = (1 - confidence) / 2
-    # As in the exact interval: the extreme order statistics must be able to stand on either side.
+    # As in the exact interval: the extreme order statistics must be able to stand on either side. A few samples beyond
+    # a tail percentile look clustered by chance; if nothing else says so, that takes no interval away.
     if max(share, 1 - share) ** effective > tail:
-        return None
+        return None if busiest > _SURELY_DEPENDENT else exact
     if busiest > _SURELY_DEPENDENT and samples.size / busiest * min(share, 1 - share) < _LEAST_LOOKS:
         return None
     stretch = (samples.size + 1) / (effective + 1)
@@ -196,12 +197,11 @@ def _least_effective(share: float, confidence: float) -> int:
 
 
 def _needed(requests: int, share: float, largest: float, busiest: float, confidence: float) -> int:
-    needed = float(_least_effective(share, confidence))
-    if largest > 1:
-        needed *= max(largest * _penalty(requests, confidence), 1.0)
-    if busiest > _SURELY_DEPENDENT:
-        needed = max(needed, _LEAST_LOOKS * busiest / min(share, 1 - share))
-    return math.ceil(needed)
+    least = _least_effective(share, confidence)
+    if busiest <= _SURELY_DEPENDENT:
+        return least
+    as_dependent = least * max(largest * _penalty(requests, confidence), 1.0)
+    return math.ceil(max(as_dependent, _LEAST_LOOKS * busiest / min(share, 1 - share)))
 
 
 def _penalty(requests: int, confidence: float) -> float:

@@ -53,10 +53,18 @@ class LoadResult:
     client: ClientHealth
     extras: tuple[str, ...]
     "The extensions of the API that were in force (see Dialect)."
+    cut_short: bool = False
+    "Its user stopped it: requests that weren't due yet were never sent."
 
     @classmethod
     def of(
-        cls, started_at: float, records: Sequence[RequestRecord], client: ClientHealth, extras: tuple[str, ...]
+        cls,
+        started_at: float,
+        records: Sequence[RequestRecord],
+        client: ClientHealth,
+        extras: tuple[str, ...],
+        *,
+        cut_short: bool = False,
     ) -> LoadResult:
         return cls(
             started_at=started_at,
@@ -64,6 +72,7 @@ class LoadResult:
             records=tuple(sorted(records, key=lambda record: record.index)),
             client=client,
             extras=extras,
+            cut_short=cut_short,
         )
 
 

@@ -50,13 +50,14 @@ class Measurement:
         counters_before: Counters | None = None,
         counters_after: Counters | None = None,
     ) -> Measurement:
-        """What `load` yielded when it drove `workload`."""
+        """What `load` yielded when it drove `workload`. Of a load that its user cut short, only what was sent counts as
+        offered."""
         return cls(
             workload_digest=workload.digest,
             spec_digest=workload.spec_digest,
             seed=workload.seed,
             config_digest=config_digest,
-            offered=len(workload.requests),
+            offered=len(load.records) if load.cut_short else len(workload.requests),
             started_at=load.started_at,
             window_s=load.window_s,
             records=load.records,

@@ -2,7 +2,8 @@
 
 It answers completions and chat completions with as many tokens as are asked for, one a chunk: the first after
 `--ttft-ms`, each further one after `--itl-ms`, both on an absolute schedule from the moment the request was whole. With
-0 between tokens it sends as fast as it can. Clients are measured against it, and ours measures itself.
+0 between tokens, or asked for the model `mock-flood`, it sends as fast as it can. Clients are measured against it, and
+ours measures itself.
 
     GET  /health, /v1/models
     POST /v1/chat/completions, /v1/completions
@@ -24,9 +25,9 @@ import orjson
 
 from tools.measure.client import loop_factory
 
-__all__ = ["Delays", "Mock", "main"]
+__all__ = ["FLOOD", "MODEL", "Delays", "Mock", "main"]
 
-MODEL = "mock"
+MODEL, FLOOD = "mock", "mock-flood"
 _OK = b"HTTP/1.1 200 OK\r\nContent-Type: "
 _STREAM_HEAD = _OK + b"text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -64,7 +65,7 @@ class _Stream:
     def __init__(self, mock: Mock, transport: asyncio.Transport, chat: bool, asked: dict[str, Any]) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport = transport
-        self._delays = mock.delays
+        self._delays = Delays(0.0, 0.0) if asked.get("model") == FLOOD else mock.delays
         self._truth = _Truth(time.perf_counter())
         mock.truth.append(self._truth)
         self._start_s = self._loop.time()

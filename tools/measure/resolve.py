@@ -1,12 +1,13 @@
 """Resolve: how many trials it takes to see an effect on this machine, and what a budget can see.
 
-Trials are the unit of replication: requests of one launch share its luck, so thousands of them are still one sample of
-how launches differ. To *see a 5 % effect* means that the 95 % interval of the ratio of two sides, n trials each, reaches
-at most 5 % to either side.
+Trials are the unit of replication: requests of one launch share its luck, so thousands of them are still one sample
+of how launches differ. To *see a 5 % effect* means that the 95 % interval of the ratio of two sides, n trials each,
+reaches at most 5 % to either side.
 
 Latencies and throughputs are compared on the log scale, where a ratio is a difference and noise is about normal. The
 odd trial that a neighbour disturbed is no reason for twice the trials: sides are compared by trimmed means, a fifth cut
-off at each end, with the t interval of Yuen (1974). From five trials on that is one at each end.
+off at each end, with the t interval of Yuen (1974). Of five trials that is one at each end; where a fifth isn't whole,
+the variances of both cuts are mixed, so that the width has no steps.
 
 A plan made from few trials knows the noise badly (five trials: to a third). So it is made again after each trial, and
 stops when the interval is narrow enough (Chow & Robbins 1965), never before five trials a side.
@@ -17,9 +18,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from statistics import NormalDist
 from typing import Any
-
-from scipy.special import nctdtr
 
 from tools.measure.dependence import t_quantile
 
@@ -30,6 +30,8 @@ LEAST_TRIALS = 5
 LEAST_PILOT = 3
 "Trials in all from which noise can be guessed at."
 _MOST_TRIALS = 100_000
+_LARGEST = 700.0
+"Of a logarithm that is raised to a number again."
 _TRIM = 0.2
 _CONFIDENCE = 0.95
 
@@ -45,8 +47,11 @@ class Plan:
     "Still to run, both sides together."
     seconds: float
     "That they take."
-    promised_half_width: float
-    "Of the ratio's 95 % interval when they have run."
+    promised_half_width: float | None
+    """Of the ratio's 95 % interval when they have run: the effect where it can be seen, else what the budget can; None
+    where a side is left with fewer than two trials."""
+    expected_half_width: float | None
+    "By the noise so far; below the promise where the least number of trials does better than was asked."
     power: float
     "Chance that an effect of this size is told from none then."
     feasible: bool
@@ -65,12 +70,13 @@ class Plan:
         cost = f"{self.further_trials} more trials, {self.seconds / 60:.1f} min"
         if self.feasible:
             return (
-                f"{self.trials_per_side} trials a side resolve {self.promised_half_width:.1%} "
-                f"({cost}; an effect of {self.effect:.1%} is seen with {self.power:.0%} chance)"
+                f"{self.trials_per_side} trials a side resolve {self.effect:.1%} "
+                f"({cost}; an effect of that size is seen with {self.power:.0%} chance)"
             )
+        told = "nothing" if self.promised_half_width is None else f"{self.promised_half_width:.1%}"
         return (
-            f"the budget can't resolve {self.effect:.1%}, which takes about {self.needed_trials_per_side} trials a side; "
-            f"{self.trials_per_side} resolve {self.promised_half_width:.1%} ({cost})"
+            f"the budget can't resolve {self.effect:.1%}, which takes about {self.needed_trials_per_side} trials a "
+            f"side; {self.trials_per_side} resolve {told} ({cost})"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -104,22 +110,24 @@ def plan(
     if budget_s is not None:
         affordable = _affordable(run, int(max(budget_s, 0.0) // seconds_per_trial))
     trials = min(needed, affordable)
-    enough = trials >= 2
-    width = _width(variance, trials) if enough else math.inf
-    # With both sides complete it is no forecast any more.
-    if run == [trials, trials] and enough:
-        width = _log_width(*sides)
     further = sum(max(trials - have, 0) for have in run)
+    expected = None
+    if trials >= 2:
+        # With both sides complete it is no forecast any more.
+        width = _log_width(sides[0], sides[1]) if run == [trials, trials] else _width(variance, trials)
+        expected = math.expm1(min(width, _LARGEST))
+    feasible = trials >= LEAST_TRIALS and expected is not None and expected <= effect
     return Plan(
         effect=effect,
         trials_per_side=trials,
         further_trials=further,
         seconds=further * seconds_per_trial,
-        promised_half_width=math.expm1(min(width, 700.0)),
-        power=_power(variance, trials, math.log1p(effect)) if enough else 0.0,
-        feasible=trials >= LEAST_TRIALS and width <= math.log1p(effect),
+        promised_half_width=effect if feasible else expected,
+        expected_half_width=expected,
+        power=_power(variance, trials, math.log1p(effect)) if trials >= 2 else 0.0,
+        feasible=feasible,
         needed_trials_per_side=needed,
-        noise=math.expm1(math.sqrt(variance)),
+        noise=math.expm1(min(math.sqrt(variance), _LARGEST)),
     )
 
 
@@ -131,7 +139,7 @@ def half_width(first: Sequence[float], second: Sequence[float], confidence: floa
     """
     if min(len(first), len(second)) < 2:
         raise ValueError(f"expected at least 2 trials of each side, found {len(first)} and {len(second)}")
-    return math.expm1(_log_width(_logs(first), _logs(second), confidence))
+    return math.expm1(min(_log_width(_logs(first), _logs(second), confidence), _LARGEST))
 
 
 def _logs(values: Sequence[float]) -> list[float]:
@@ -140,21 +148,30 @@ def _logs(values: Sequence[float]) -> list[float]:
     return [math.log(value) for value in values]
 
 
-def _kept(trials: int) -> int:
+def _kept(trials: int) -> float:
     """What trimming leaves."""
-    return trials - 2 * int(_TRIM * trials)
+    return trials * (1 - 2 * _TRIM)
 
 
 def _error_squared(logs: Sequence[float]) -> float:
     """Squared standard error of the trimmed mean: Yuen's, from the winsorised variance."""
-    count, cut = len(logs), int(_TRIM * len(logs))
+    cut = int(_TRIM * len(logs))
+    part = _TRIM * len(logs) - cut
     ascending = sorted(logs)
-    low, high = ascending[cut], ascending[count - 1 - cut]
-    winsorised = [min(max(value, low), high) for value in logs]
-    mean = math.fsum(winsorised) / count
-    squares = math.fsum((value - mean) ** 2 for value in winsorised)
-    kept = _kept(count)
+    squares = (1 - part) * _winsorised_squares(ascending, cut)
+    if part > 0:
+        squares += part * _winsorised_squares(ascending, cut + 1)
+    kept = _kept(len(logs))
     return squares / (kept * (kept - 1))
+
+
+def _winsorised_squares(ascending: Sequence[float], cut: int) -> float:
+    """Sum of squares about the mean, `cut` values at each end moved to the last one kept."""
+    low = ascending[min(cut, (len(ascending) - 1) // 2)]
+    high = ascending[max(len(ascending) - 1 - cut, len(ascending) // 2)]
+    winsorised = [min(max(value, low), high) for value in ascending]
+    mean = math.fsum(winsorised) / len(winsorised)
+    return math.fsum((value - mean) ** 2 for value in winsorised)
 
 
 def _pooled(sides: Sequence[Sequence[float]]) -> float:
@@ -200,11 +217,12 @@ def _affordable(run: Sequence[int], further: int) -> int:
 
 
 def _power(variance: float, trials: int, log_effect: float) -> float:
+    """Chance that a t test at the interval's level tells `log_effect` from none (the noncentral t distribution by
+    Abramowitz & Stegun 26.7.10; the wrong side's tail left out)."""
     if variance == 0:
         return 1.0
     freedom = 2 * (_kept(trials) - 1)
     shift = log_effect / math.sqrt(2 * variance / trials)
     bound = t_quantile((1 + _CONFIDENCE) / 2, freedom)
-    if shift > 30:
-        return 1.0
-    return float(1 - nctdtr(freedom, shift, bound) + nctdtr(freedom, shift, -bound))
+    beyond = (bound * (1 - 1 / (4 * freedom)) - shift) / math.sqrt(1 + bound**2 / (2 * freedom))
+    return NormalDist().cdf(-beyond)

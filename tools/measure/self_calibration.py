@@ -13,6 +13,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -22,6 +23,7 @@ from tools.measure.dialect import Dialect
 from tools.measure.floor import Floor
 from tools.measure.intervals import percentile
 from tools.measure.load import LoadResult
+from tools.measure.mock import FLOOD, MODEL
 from tools.measure.records import RequestRecord
 from tools.measure.workload import Workload, WorkloadSpec, materialise
 from tools.targets.target import Endpoint
@@ -29,12 +31,12 @@ from tools.targets.target import Endpoint
 __all__ = ["measure_floor", "mock_server", "true_times"]
 
 _PACED = {"ttft_ms": 10.0, "itl_ms": 5.0}
-_PACED_REQUESTS, _PACED_RATE, _PACED_TOKENS = 150, 150.0, 16
+_PACED_REQUESTS, _PACED_RATE, _PACED_TOKENS = 120, 150.0, 12
 _STREAMS, _STREAM_TOKENS = 32, 600
 
 
 def measure_floor(workers: int = 1) -> Floor:
-    """About two seconds: a paced load for lag and jitter, then as many chunks as the client can take.
+    """About a second and a half: a paced load for lag and jitter, then as many chunks as the client can take.
 
     Raises:
         UserError: the mock doesn't start, or the client loses requests of it: nothing measured here could be trusted.
@@ -43,6 +45,7 @@ def measure_floor(workers: int = 1) -> Floor:
         paced = _load(_PACED_REQUESTS, _PACED_TOKENS, {"kind": "constant", "rate_rps": _PACED_RATE})
         seen = _answered(drive(endpoint, paced, dialect=Dialect(), workers=workers))
         truth = true_times(endpoint)
+        max_chunks_per_s = _max_chunks_per_s(replace(endpoint, model=FLOOD), workers)
     delays_s = _delays_s(seen.records, truth)
     usual_s = statistics.median(delays_s)
     jitter_s = percentile(sorted(max(delay - usual_s, 0.0) for delay in delays_s), 0.99)
@@ -55,7 +58,7 @@ def measure_floor(workers: int = 1) -> Floor:
         send_lag_p99_ms=seen.client.send_lag_p99_ms,
         stamp_jitter_p99_ms=jitter_s * 1000,
         ttft_overhead_ms=statistics.median(overheads_s) * 1000,
-        max_chunks_per_s=_max_chunks_per_s(workers),
+        max_chunks_per_s=max_chunks_per_s,
         workers=workers,
     )
 
@@ -76,7 +79,7 @@ def mock_server(*flags: str, ttft_ms: float, itl_ms: float) -> Iterator[Endpoint
             raise UserError(
                 f"the mock server for the client's calibration didn't start: {process.stderr.read()[-300:]}"
             )
-        yield Endpoint(f"http://127.0.0.1:{port}", "mock")
+        yield Endpoint(f"http://127.0.0.1:{port}", MODEL)
     finally:
         process.kill()
         process.communicate()
@@ -115,10 +118,9 @@ def _delays_s(records: Sequence[RequestRecord], truth: Sequence[tuple[float, lis
     return [at_s - sent_s for at_s, sent_s in zip(seen, sent, strict=True)]
 
 
-def _max_chunks_per_s(workers: int) -> float:
+def _max_chunks_per_s(endpoint: Endpoint, workers: int) -> float:
     """Chunks per second of the client's own time, when there is always another one."""
-    with mock_server(ttft_ms=1.0, itl_ms=0.0) as endpoint:
-        flood = _load(_STREAMS * workers, _STREAM_TOKENS, {"kind": "burst"})
-        load = _answered(drive(endpoint, flood, dialect=Dialect(), workers=workers))
+    flood = _load(_STREAMS * workers, _STREAM_TOKENS, {"kind": "burst"})
+    load = _answered(drive(endpoint, flood, dialect=Dialect(), workers=workers))
     chunks = sum(len(record.token_times_s) for record in load.records)
     return chunks / (load.client.cpu_share * load.window_s)

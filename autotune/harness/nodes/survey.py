@@ -14,6 +14,8 @@ from autotune.harness.state import State, update
 from autotune.harness.trials import carry_out
 from tools.errors import UserError
 from tools.measure.calibrate import impulse_response
+from tools.measure.floor import Floor
+from tools.measure.self_calibration import measure_floor
 from tools.proposal import Proposal
 from tools.targets.target import LaunchFailed
 from tools.trial import launched
@@ -31,6 +33,9 @@ BASELINE_TRIALS = 2
 def calibrate(state: State, runtime: Runtime[Context]) -> Command[Literal["baseline"]]:
     """Impulse response of the baseline: one at a time for the latency floor, all at once for the throughput ceiling."""
     context = runtime.context
+    context.progress.phase("calibrate", "the client itself, against a mock server", None)
+    client = context.effects.once("client", "client", lambda: measure_floor().to_json())
+    context.progress.note(f"client's floor: {Floor.from_json(client)}")
     context.progress.phase("calibrate", "latency floor and throughput ceiling of the baseline", None)
     context.effects.once("calibrate", "calibration", lambda: _impulse(context), spends=True)
     return Command(goto="baseline")

@@ -20,7 +20,7 @@ def buffered(case: Case) -> Doubt | None:
         return None
     return Doubt(
         "buffered",
-        False,
+        True,
         f"{at_once} of {len(long)} answers came in one piece at their end: time to first token is time to last token "
         "here, and the gaps between tokens say nothing. Turn off buffering and compression in what stands before the "
         "server (nginx: proxy_buffering off), or judge e2el and throughput alone",

@@ -58,6 +58,12 @@ class Case:
         return tuple(record for record in self.records if record.outcome == "ok")
 
     @cached_property
+    def series(self) -> tuple[RequestRecord, ...]:
+        """Those due while conversations still started, in the same order: after that the load runs dry."""
+        starts_s = [record.scheduled_s for record in self.records if record.turn == 0]
+        return tuple(record for record in self.records if record.scheduled_s <= max(starts_s, default=0.0))
+
+    @cached_property
     def summary(self) -> dict[str, float]:
         return summarise(self.measurement, self.slo)
 
@@ -70,7 +76,7 @@ class Case:
         if self.workload is not None:
             arrivals = self.workload.spec.arrivals
             return arrivals.kind in _EVEN_KINDS or (arrivals.kind == "renewal" and arrivals.season is None)
-        due_s = [record.scheduled_s for record in self.records]
+        due_s = [record.scheduled_s for record in self.series]
         if len(due_s) < 4 or due_s[-1] - due_s[0] < self.measurement.window_s / 4:
             return False
         middle_s = due_s[len(due_s) // 2]

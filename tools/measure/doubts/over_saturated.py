@@ -17,13 +17,13 @@ __all__ = ["over_saturated"]
 _PARTS = 8
 "Stretches whose means the line is drawn through: neighbours in a queue depend on each other, long stretches hardly."
 _LEAST_REQUESTS = 40
-_LEAST_GROWTH = 0.5
+_LEAST_GROWTH = 0.6
 "Of the mean level, from the first request to the last: a queue that grows from nothing has 2."
 _CONFIDENCE = 0.98
 
 
 def over_saturated(case: Case) -> Doubt | None:
-    """Requests in flight and time to first token both grew all along, by a t interval and by half of their mean.
+    """Requests in flight and time to first token both grew all along, by a t interval, by 60 % of their mean.
 
     Silent for bursts and closed loops, which can't offer more than they get, and before 40 requests were answered that
     came after the first ones had had time to end.
@@ -38,7 +38,7 @@ def over_saturated(case: Case) -> Doubt | None:
     filled_s = case.records[0].scheduled_s + usual_s
     waits = [
         (record.scheduled_s, wait_s)
-        for record in case.records
+        for record in case.series
         if record.scheduled_s >= filled_s and (wait_s := latency.ttft_s(record)) is not None
     ]
     if len(waits) < _LEAST_REQUESTS:

@@ -17,13 +17,13 @@ _LEAST_EFFECT = 1.2
 _CONFIDENCE = 0.9997
 "High, since the cut was chosen for its difference."
 _LEAST_REQUESTS = 40
-_LEAST_EFFECTIVE = 50.0
+_LEAST_EFFECTIVE = 60.0
 "Independent values' worth of the rest: in fewer, a queue's own swings look like a start."
 
 
 def warm_up(case: Case) -> Doubt | None:
     """The start's TTFT differs from the steady part's by more than chance and by more than 20 %."""
-    waits_s = [wait_s for record in case.records if (wait_s := latency.ttft_s(record)) is not None and wait_s > 0]
+    waits_s = [wait_s for record in case.series if (wait_s := latency.ttft_s(record)) is not None and wait_s > 0]
     if not case.even_load or len(waits_s) < _LEAST_REQUESTS:
         return None
     logs = [math.log(wait_s) for wait_s in waits_s]

@@ -1,0 +1,53 @@
+"""Replicates: what several trials say together. The trial is the unit: requests of one launch share its luck."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tools.measure.dependence import t_quantile
+
+__all__ = ["Replicated", "across"]
+
+
+@dataclass(frozen=True, slots=True)
+class Replicated:
+    """One metric over all trials."""
+
+    mean: float
+    "Geometric where every value is above 0, as for latencies and rates; else arithmetic."
+    low: float | None
+    "Ends of the mean's 95 % interval between trials (Student's t, on the scale of the mean); None for one trial."
+    high: float | None
+    trials: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def across(summaries: Sequence[Mapping[str, float]]) -> dict[str, Replicated]:
+    """Every metric that all trials can tell."""
+    if not summaries:
+        return {}
+    names = [name for name in summaries[0] if all(name in summary for summary in summaries)]
+    return {name: _replicated([summary[name] for summary in summaries]) for name in names}
+
+
+def _replicated(values: Sequence[float]) -> Replicated:
+    if min(values) > 0:
+        mean, half = _mean([math.log(value) for value in values])
+        low, high = (None, None) if half is None else (math.exp(mean - half), math.exp(mean + half))
+        return Replicated(math.exp(mean), low, high, len(values))
+    mean, half = _mean(values)
+    return Replicated(mean, *((None, None) if half is None else (mean - half, mean + half)), len(values))
+
+
+def _mean(values: Sequence[float]) -> tuple[float, float | None]:
+    count = len(values)
+    mean = statistics.fmean(values)
+    if count < 2:
+        return mean, None
+    return mean, t_quantile(0.975, count - 1) * statistics.stdev(values) / math.sqrt(count)

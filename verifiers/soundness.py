@@ -1,0 +1,26 @@
+"""Are the numbers the server's at all, or the client's, or those of a clock, a buffer or a mistake?"""
+
+from __future__ import annotations
+
+from tools.measure.doubts import doubts
+from verifiers.evidence import Evidence
+from verifiers.verdict import Verdict, error, inconclusive, passed
+
+RULE = "soundness.doubts"
+
+
+def verify(evidence: Evidence) -> Verdict:
+    """No trial has a doubt that makes it invalid (see `tools.measure.doubts`), such as a client that was the limit.
+
+    An invalid trial is no slow trial and no fast one: nothing follows from it, so it is measured again or left.
+    """
+    measured = [trial for trial in evidence.trials if trial.measurement]
+    if not measured:
+        return error(RULE, "no trial was measured")
+    for trial in measured:
+        assert trial.measurement is not None
+        found = doubts(trial.measurement, floor=evidence.client_floor, slo=evidence.deployment.slo)
+        for doubt in found:
+            if doubt.invalid:
+                return inconclusive(RULE, f"trial {trial.id} is invalid ({doubt.name}): {doubt.sentence}", trial)
+    return passed(RULE, f"nothing speaks against the {len(measured)} measurements themselves", *measured)
