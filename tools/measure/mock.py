@@ -84,9 +84,20 @@ class _Stream:
         self._after = f"{ids}}}]"
         self._plain = _framed(f"{self._before}null{self._after}}}\n\n".encode())
         self._sent = 0
-        self.done = self._loop.create_future()
+        self._held = False
+        self._owed = False
         transport.write(_STREAM_HEAD)
         self._await_next()
+
+    def hold(self) -> None:
+        """The reader is behind: nothing more is sent until `go_on`."""
+        self._held = True
+
+    def go_on(self) -> None:
+        self._held = False
+        if self._owed:
+            self._owed = False
+            self._next()
 
     def _await_next(self) -> None:
         delays = self._delays
@@ -97,7 +108,9 @@ class _Stream:
 
     def _next(self) -> None:
         if self._transport.is_closing():
-            self.done.set_result(None)
+            return
+        if self._held:
+            self._owed = True
             return
         self._sent += 1
         last = self._sent == self._total
@@ -106,7 +119,6 @@ class _Stream:
         self._transport.write(chunk)
         if last:
             self._transport.write(self._ending())
-            self.done.set_result(None)
         else:
             self._await_next()
 
@@ -135,6 +147,14 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+
+    def pause_writing(self) -> None:
+        if self._stream is not None:
+            self._stream.hold()
+
+    def resume_writing(self) -> None:
+        if self._stream is not None:
+            self._stream.go_on()
 
     def data_received(self, data: bytes) -> None:
         try:
