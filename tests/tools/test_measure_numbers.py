@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -29,6 +30,8 @@ from tools.measure import (
     summary_intervals,
     wilson_interval,
 )
+from tools.measure.slices import SliceKey, slices
+from tools.measure.summary import tokens_per_price
 from tools.targets.target import Identity
 
 
@@ -168,6 +171,110 @@ def test_a_stall_breaks_an_itl_promise() -> None:
     assert not slo.request_good(ok())
     assert slo.request_good(ok(times=(0.5, 0.6, 0.7)))
     assert slo.request_good(ok(times=(0.5,)))
+
+
+STUTTER = Slo.model_validate({"stutter": {"gap_ms": 150, "max_share": 0.25}})
+
+
+def test_stutter_is_the_share_of_sequences_with_a_pause() -> None:
+    smooth = ok(0, times=(0.5, 0.6, 0.7))
+    found = summarise(measurement(smooth, ok(1), ok(2, times=(0.5,)), failed(3)), STUTTER)
+    assert found["stutter_share"] == pytest.approx(2 / 4)  # one paused for 200 ms, one failed; one token has no gap
+    assert [str(miss) for miss in STUTTER.misses(found)] == ["stutter_share: promised 0.25, found 0.5"]
+    assert STUTTER.bounds() == {"stutter_share": 0.25}
+    assert not STUTTER.misses(summarise(measurement(smooth, smooth, smooth, ok(3)), STUTTER))
+    assert "stutter_share" not in summarise(measurement(smooth), Slo(ttft_ms={"p95": 1}))
+
+
+@pytest.mark.parametrize("paused", range(1, 20))
+def test_a_share_that_just_meets_its_bound_is_met(paused: int) -> None:
+    slo = Slo.model_validate({"stutter": {"gap_ms": 150, "max_share": paused / 20}})
+    records = [ok(n, times=(0.5, 0.9) if n < paused else (0.5, 0.6)) for n in range(20)]
+    assert not slo.misses(summarise(measurement(*records), slo))
+
+
+def test_a_lost_record_and_an_unfinished_gap_stutter() -> None:
+    smooth = ok(0, times=(0.5, 0.6))
+    assert summarise(measurement(smooth, offered=2), STUTTER)["stutter_share"] == pytest.approx(0.5)
+    assert summarise(measurement(timed_out(0, 9.0, times=(0.5, 0.6))), STUTTER)["stutter_share"] == 1
+    interval = summary_intervals(measurement(*(ok(n) for n in range(20)), offered=40), STUTTER)["stutter_share"]
+    assert interval.high == 1 and interval.low > 0.8
+
+
+def test_a_request_with_a_pause_is_not_good() -> None:
+    assert STUTTER.request_good(ok(times=(0.5, 0.6)))
+    assert not STUTTER.request_good(ok())
+    assert summarise(measurement(ok(0), ok(1, times=(0.5, 0.6))), STUTTER)["slo_attainment"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("stutter", [{"gap_ms": 0, "max_share": 0.1}, {"gap_ms": 9, "max_share": 1}, {"gap_ms": 9}])
+def test_a_stutter_promise_that_is_none_is_refused(stutter: dict[str, float]) -> None:
+    with pytest.raises(ValidationError):
+        Slo.model_validate({"stutter": stutter})
+
+
+def turns(*records: RequestRecord, conversation: int) -> list[RequestRecord]:
+    return [replace(record, conversation=conversation, turn=turn) for turn, record in enumerate(records)]
+
+
+def test_a_task_takes_as_long_as_its_answers_together() -> None:
+    first = turns(ok(0), ok(1, due=100.0, times=(0.5, 1.2)), conversation=0)
+    second = turns(ok(2), conversation=1)
+    found = summarise(measurement(*first, *second))
+    assert found["p50_task_ms"] == pytest.approx((2000 + 800) / 2)  # the pause between turns isn't in it
+    lost = turns(ok(3), failed(4), conversation=2)
+    assert "p95_task_ms" not in summarise(measurement(*first, *second, *lost))
+    assert not any("task" in name for name in summarise(measurement(*second, ok(7))))
+
+
+def test_tokens_for_money() -> None:
+    found = tokens_per_price({"total_token_throughput": 5000.0, "output_throughput": 1000.0}, 3.6)
+    assert found == {
+        "mtokens_per_currency": pytest.approx(5.0),
+        "output_mtokens_per_currency": pytest.approx(1.0),
+    }
+    assert tokens_per_price({"output_throughput": 1000.0}, 3.6).keys() == {"output_mtokens_per_currency"}
+    with pytest.raises(ValueError, match="price"):
+        tokens_per_price({}, 0)
+
+
+def test_slices_of_time_show_who_waited_and_how_much_was_served() -> None:
+    calm = [ok(n, due=float(n)) for n in range(50)]
+    slow = [ok(n, due=float(n), times=(5.0, 5.1)) for n in range(50, 101)]
+    first, second = slices(measurement(*calm, *slow), "time", 2)
+    assert (first.requests, second.requests) == (50, 51)
+    assert first.summary["p50_ttft_ms"] == pytest.approx(500) and second.summary["p50_ttft_ms"] == pytest.approx(5000)
+    assert first.summary["request_throughput"] == pytest.approx(1.0)
+    assert "duration" not in first.summary and "p50_ttft_ms" in first.intervals
+    json.dumps(first.to_json())
+
+
+def test_slices_of_turns_and_tokens() -> None:
+    conversations = [turns(*(ok(3 * n + turn, due=float(turn)) for turn in range(3)), conversation=n) for n in range(4)]
+    measured = measurement(*(record for records in conversations for record in records))
+    by_turn = slices(measured, "turn", 2)
+    assert [(part.low, part.high, part.requests) for part in by_turn] == [(0, 0, 4), (1, 2, 8)]
+    assert not any("throughput" in name or "task" in name for part in by_turn for name in part.summary)
+    prompts = measurement(*(replace(ok(n), prompt_tokens=10 * (1 + n // 5)) for n in range(20)), failed(20))
+    assert [(part.low, part.requests) for part in slices(prompts, "prompt", 4)] == [
+        (10, 5),
+        (20, 5),
+        (30, 5),
+        (40, 5),
+    ]
+    assert slices(measurement(failed(0)), "output") == ()
+    assert len(slices(measurement(*(ok(n) for n in range(9))), "prompt", 5)) == 1  # equal ones are never parted
+    with pytest.raises(ValueError, match="at least 1"):
+        slices(measured, "turn", 0)
+
+
+@given(st.lists(st.floats(0, 1e4), min_size=1, max_size=40), st.integers(1, 7), st.sampled_from(["time", "prompt"]))
+def test_slices_part_the_requests(due_s: list[float], parts: int, by: SliceKey) -> None:
+    records = [replace(ok(n, due=due), prompt_tokens=int(due) % 9) for n, due in enumerate(due_s)]
+    cut = slices(measurement(*records), by, parts)
+    assert sum(part.requests for part in cut) == len(records)
+    assert len(cut) <= parts and all(part.requests for part in cut)
+    assert all(earlier.high < later.low for earlier, later in pairwise(cut))
 
 
 def test_a_promise_that_cannot_be_measured_is_missed() -> None:

@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 Result = TypeVar("Result")
-Told = Callable[[RequestRecord], None]
+Told = Callable[[RequestRecord], object]
 
 _REFUSED = (400, 422)
 _LOOK_UP_S = 0.5

@@ -1,8 +1,8 @@
 """Dependence: how sure a percentile is when its samples come from one queue, where neighbours wait for the same reason.
 
-An interval that takes requests as independent is several times too narrow on a busy server: at 80 % load one request of
-an M/M/1 queue tells as much of its median as 25 independent ones would together. So samples are kept in the order of
-their requests, and three things are worked out for a percentile q with share p below it:
+An interval that takes requests as independent is several times too narrow on a busy server: at 80 % load it takes 25
+requests of an M/M/1 queue to tell as much of its median as one independent request would. So samples are kept in the
+order of their requests, and three things are worked out for a percentile q with share p below it:
 
 1. The *inflation*: the variance of the share of samples <= q, over what it would be for independent samples. The
    variance comes from overlapping batch means (Meketon & Schmeiser 1984) of the indicator, with windows of an 8th, a

@@ -43,7 +43,8 @@ def _from_lengths(
     spec: WorkloadSpec, requests: int, random: Random
 ) -> tuple[tuple[Prefix, ...], list[tuple[int, Turns]]]:
     tree = (Prefix(spec.system_prompt_tokens),) if spec.system_prompt_tokens else ()
-    assert spec.prompt_tokens is not None and spec.output_tokens is not None
+    prompt_tokens, output_tokens = spec.prompt_tokens, spec.output_tokens
+    assert prompt_tokens is not None and output_tokens is not None
     counts = _turn_counts(spec, requests, random)
     prompts, outputs = stratified_pairs(random, requests, spec.length_correlation)
     gaps = iter(stratified(random, requests - len(counts)))
@@ -52,7 +53,7 @@ def _from_lengths(
     def turn(index: int) -> Turn:
         prompt, output = next(lengths)
         gap_s = spec.turn_gap_s.quantile(next(gaps)) if index else 0.0
-        return Turn(spec.prompt_tokens.quantile(prompt), spec.output_tokens.quantile(output), gap_s)
+        return Turn(prompt_tokens.quantile(prompt), output_tokens.quantile(output), gap_s)
 
     return tree, [(len(tree) - 1, tuple(turn(index) for index in range(count))) for count in counts]
 

@@ -42,10 +42,12 @@ def _replicated(values: Sequence[float]) -> Replicated:
         low, high = (None, None) if half is None else (math.exp(mean - half), math.exp(mean + half))
         return Replicated(math.exp(mean), low, high, len(values))
     mean, half = _mean(values)
-    return Replicated(mean, *((None, None) if half is None else (mean - half, mean + half)), len(values))
+    low, high = (None, None) if half is None else (mean - half, mean + half)
+    return Replicated(mean, low, high, len(values))
 
 
 def _mean(values: Sequence[float]) -> tuple[float, float | None]:
+    """The mean, and how far its 95 % interval reaches."""
     count = len(values)
     mean = statistics.fmean(values)
     if count < 2:

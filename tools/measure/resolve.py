@@ -47,10 +47,10 @@ class Plan:
     "Still to run, both sides together."
     seconds: float
     "That they take."
-    promised_half_width: float | None
-    """Of the ratio's 95 % interval when they have run: the effect where it can be seen, else what the budget can; None
-    where a side is left with fewer than two trials."""
-    expected_half_width: float | None
+    promised_half_width: float
+    """Of the ratio's 95 % interval when they have run: the effect where it can be seen, else what the budget can;
+    infinite where a side is left with fewer than two trials."""
+    expected_half_width: float
     "By the noise so far; below the promise where the least number of trials does better than was asked."
     power: float
     "Chance that an effect of this size is told from none then."
@@ -73,14 +73,15 @@ class Plan:
                 f"{self.trials_per_side} trials a side resolve {self.effect:.1%} "
                 f"({cost}; an effect of that size is seen with {self.power:.0%} chance)"
             )
-        told = "nothing" if self.promised_half_width is None else f"{self.promised_half_width:.1%}"
+        told = f"{self.promised_half_width:.1%}" if math.isfinite(self.promised_half_width) else "nothing"
         return (
             f"the budget can't resolve {self.effect:.1%}, which takes about {self.needed_trials_per_side} trials a "
             f"side; {self.trials_per_side} resolve {told} ({cost})"
         )
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """Plain JSON values; a width that is infinite is None."""
+        return {name: None if value == math.inf else value for name, value in asdict(self).items()}
 
 
 def plan(
@@ -111,12 +112,12 @@ def plan(
         affordable = _affordable(run, int(max(budget_s, 0.0) // seconds_per_trial))
     trials = min(needed, affordable)
     further = sum(max(trials - have, 0) for have in run)
-    expected = None
+    expected = math.inf
     if trials >= 2:
         # With both sides complete it is no forecast any more.
         width = _log_width(sides[0], sides[1]) if run == [trials, trials] else _width(variance, trials)
         expected = math.expm1(min(width, _LARGEST))
-    feasible = trials >= LEAST_TRIALS and expected is not None and expected <= effect
+    feasible = trials >= LEAST_TRIALS and expected <= effect
     return Plan(
         effect=effect,
         trials_per_side=trials,

@@ -14,9 +14,11 @@ a percentile that falls on a failed request, and a p99 of fewer than 368 samples
 from __future__ import annotations
 
 import math
-import statistics
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
+
+import numpy as np
 
 from tools.measure import latency
 from tools.measure.dependence import Certainty, certainties, inflation
@@ -95,8 +97,9 @@ def summarise(measurement: Measurement, slo: Slo | None = None) -> dict[str, flo
     record counts against the server in each. Throughputs count completed requests alone. `duration` is in seconds.
     """
     found: dict[str, float] = {}
-    for family in _FAMILIES:
-        found |= _statistics(family, sorted(_samples_ms(measurement, family).values))
+    ascending = {family: sorted(_samples_ms(measurement, family).values) for family in _FAMILIES}
+    for family, samples in ascending.items():
+        found |= _statistics(family, samples)
     ok = [record for record in measurement.records if record.outcome == "ok"]
     found |= {
         "completed": measurement.completed,
@@ -117,13 +120,12 @@ def summarise(measurement: Measurement, slo: Slo | None = None) -> dict[str, flo
             found["request_goodput"] = good / measurement.window_s
     if slo is not None and slo.stutter is not None and measurement.offered:
         smooth = sum(not slo.stutter.stutters(record) for record in measurement.records)
-        found["stutter_share"] = 1 - smooth / measurement.offered
+        found["stutter_share"] = (measurement.offered - smooth) / measurement.offered
     queries, hits = measurement.counted("prefix_queries_tokens"), measurement.counted("prefix_hit_tokens")
     if queries and hits is not None:
         found["prefix_hit_rate"] = hits / queries
-    gaps_ms = _samples_ms(measurement, "itl").values
-    if gaps_ms:
-        found["max_itl_ms"] = max(gaps_ms)
+    if ascending["itl"]:
+        found["max_itl_ms"] = ascending["itl"][-1]
     chunks = sum(len(record.token_times_s) for record in ok)
     if chunks:
         found["tokens_per_chunk_mean"] = output_tokens / chunks
@@ -200,10 +202,10 @@ def _statistics(family: str, ascending: list[float]) -> dict[str, float]:
     found["median"] = found["p50"]
     if len(ascending) < MIN_SAMPLES_P99:
         found["p99"] = None
-    answered = [sample for sample in ascending if math.isfinite(sample)]
+    answered = ascending[: bisect_left(ascending, math.inf)]
     if answered:
-        found["mean"] = statistics.fmean(answered)
-        found["std"] = statistics.pstdev(answered)  # of the sample itself, as numpy's default and vLLM have it
+        found["mean"] = math.fsum(answered) / len(answered)
+        found["std"] = float(np.std(answered))  # of the sample itself, as numpy's default and vLLM have it
     return {f"{name}_{family}_ms": value for name, value in found.items() if value is not None}
 
 

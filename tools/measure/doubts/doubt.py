@@ -60,8 +60,8 @@ class Case:
     @cached_property
     def series(self) -> tuple[RequestRecord, ...]:
         """Those due while conversations still started, in the same order: after that the load runs dry."""
-        starts_s = [record.scheduled_s for record in self.records if record.turn == 0]
-        return tuple(record for record in self.records if record.scheduled_s <= max(starts_s, default=0.0))
+        last_s = max((record.scheduled_s for record in self.records if record.turn == 0), default=0.0)
+        return tuple(record for record in self.records if record.scheduled_s <= last_s)
 
     @cached_property
     def summary(self) -> dict[str, float]:
