@@ -56,7 +56,7 @@ def bench(
     ] = None,
     budget: Annotated[str | None, typer.Option(help="Most wall clock for --resolve: 90s, 10m.")] = None,
     price: Annotated[
-        float | None, typer.Option(min=0, help="Of the hardware per hour: tells tokens per currency unit.")
+        float | None, typer.Option(help="Of the hardware per hour: tells tokens per currency unit.")
     ] = None,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that send the load.")] = 1,
     floor: Annotated[bool, typer.Option(help="First measure the client itself (about 3 s).")] = True,
@@ -84,6 +84,8 @@ def bench(
     lengths = {"prompt_tokens": input_tokens, "output_tokens": output_tokens, "system_prompt_tokens": shared_prefix}
     flags = {"requests": requests or 64, "arrivals": _arrivals(rate, burstiness, concurrency, burst), **lengths}
     how_many = _HowMany.asked(trials, resolve, budget)
+    if price is not None and price <= 0:
+        raise UserError(f"--price: expected a price per hour above 0, found {price:g}")
     with run_progress() as progress:
         found = _measured(
             _Wanted(target, model, key_env, workload, requests, flags, slo or [], metric, workers),

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.autotune.conftest import ENVIRONMENT
-from tools.measure import Measurement
+from tools.measure import Measurement, WorkloadSpec, materialise
+from tools.measure.self_calibration import mock_server, true_times
+from tools.measure.workload_file import write_workload
 from tools.targets import Endpoint
 from tools.targets.bundled import BundledTarget
 
@@ -56,3 +60,113 @@ def test_a_deployment_is_launched_measured_and_stopped(make_repo: Callable[..., 
     done = bench(make_repo(), "--seed", 5, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "24 of 24 requests answered" in done.stdout and "output_throughput" in done.stdout
+
+
+@pytest.fixture(scope="module")
+def mock() -> Iterator[Endpoint]:
+    with mock_server(ttft_ms=20, itl_ms=2) as endpoint:
+        yield endpoint
+
+
+QUICK = ("--requests", 20, "--rate", 50, "--input", 20, "--output", 6, "--json")
+
+
+def test_the_client_measures_itself_first_and_its_files_can_be_read_again(mock: Endpoint, tmp_path: Path) -> None:
+    files = ("--page", "page.html", "--out", "records.jsonl.gz")
+    done = bench(mock.base_url, *QUICK, *files, "--slo", "ttft_ms.p50=5000", "--price", 2, cwd=tmp_path)
+    assert done.returncode in (0, 3), done.stderr  # 3: a busy machine makes the client late, and it says so
+    found = json.loads(done.stdout)
+    assert found["floor"]["max_chunks_per_s"] > 0
+    assert found["valid"] == (done.returncode == 0) == (not any(doubt["invalid"] for doubt in found["doubts"]))
+    assert found["slo"] == {"p50_ttft_ms": 5000.0} and found["misses"] == []
+    assert found["mtokens_per_currency"] == pytest.approx(found["total_token_throughput"] * 3600 / 1e6 / 2)
+    assert [row["requests"] for row in found["slices"]["time"]] and sum(
+        r["requests"] for r in found["slices"]["time"]
+    ) == 20
+    assert "<svg" in (tmp_path / "page.html").read_text()
+    convert = [sys.executable, "-m", "autotune", "convert", "records.jsonl.gz", "--to", "vllm"]
+    written = subprocess.run(convert, cwd=tmp_path, capture_output=True, text=True, timeout=60, env=ENVIRONMENT)
+    theirs = json.loads(written.stdout)
+    assert theirs["completed"] == 20
+    assert theirs["median_ttft_ms"] == pytest.approx(found["median_ttft_from_send_ms"])
+
+
+def test_trials_are_the_unit_and_differ_in_their_requests(mock: Endpoint, tmp_path: Path) -> None:
+    done = bench(mock.base_url, *QUICK, "--trials", 3, "--no-floor", cwd=tmp_path)
+    assert done.returncode in (0, 3), done.stderr
+    found = json.loads(done.stdout)
+    assert found["floor"] is None and len(found["trials"]) == 3
+    assert len({trial["workload_digest"] for trial in found["trials"]}) == 3
+    medians = [trial["median_e2el_ms"] for trial in found["trials"]]
+    assert min(medians) <= found["median_e2el_ms"] <= max(medians)
+    low, high = found["intervals"]["median_e2el_ms"]
+    assert low <= found["median_e2el_ms"] <= high
+
+
+def test_an_effect_is_resolved_or_it_is_said_that_the_budget_cannot(mock: Endpoint, tmp_path: Path) -> None:
+    flags = (*QUICK, "--no-floor", "--metric", "median_e2el_ms")
+    done = bench(mock.base_url, *flags, "--resolve", "80%", cwd=tmp_path)
+    plan = json.loads(done.stdout)["resolve"]
+    assert plan["feasible"] and plan["promised_half_width"] <= 0.8
+    assert len(json.loads(done.stdout)["trials"]) >= plan["trials_per_side"] >= 5
+    done = bench(mock.base_url, *flags, "--resolve", "0.001%", "--budget", "3s", cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    plan = json.loads(done.stdout)["resolve"]
+    assert not plan["feasible"] and len(json.loads(done.stdout)["trials"]) == 3  # the pilot, and no more
+
+
+def test_the_very_requests_can_be_given(mock: Endpoint, tmp_path: Path) -> None:
+    spec = {"requests": 9, "prompt_tokens": 12, "output_tokens": 3, "turns": 3, "arrivals": {"kind": "burst"}}
+    workload = materialise(WorkloadSpec.model_validate(spec), 5)
+    write_workload(workload, tmp_path / "requests.jsonl")
+    done = bench(mock.base_url, "--workload", "requests.jsonl", "--no-floor", "--json", cwd=tmp_path)
+    found = json.loads(done.stdout)
+    assert found["workload_digest"] == workload.digest and found["seed"] == 5
+    assert [row["turn"] for row in found["slices"]["turn"]] == ["0", "1", "2"]
+    assert "p50_task_ms" in found
+    done = bench(mock.base_url, "--workload", "requests.jsonl", "--seed", 6, "--no-floor", cwd=tmp_path)
+    assert done.returncode == 1 and "expected the seed 5" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (("--rate", 1, "--burst"), "expected one of --rate, --concurrency and --burst"),
+        (("--burstiness", 2), "--burstiness goes with --rate"),
+        (("--resolve", "5%", "--trials", 2), "expected one of --trials and --resolve"),
+        (("--resolve", "many"), "expected a share such as 5%"),
+        (("--budget", "5m"), "--budget goes with --resolve"),
+        (("--metric", "p95_tft_ms"), "expected a metric such as p95_ttft_ms"),
+        (("--workload", "nosuch.yaml"), "nosuch.yaml"),
+        (("--slo", "ttft=5"), "expected a bound in ms"),
+        (("--out", "no/such/folder/x.json"), "expected a folder to write to"),
+        (("--price", 0), "expected a price per hour above 0"),
+    ],
+)
+def test_wrong_usage_is_told_and_nothing_is_left(
+    mock: Endpoint, tmp_path: Path, flags: tuple[object, ...], says: str
+) -> None:
+    done = bench(mock.base_url, *flags, "--requests", 2, "--no-floor", cwd=tmp_path)
+    assert done.returncode == 1 and says in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr and list(tmp_path.iterdir()) == []
+
+
+def test_the_first_ctrl_c_drains_and_shows_what_was_measured(tmp_path: Path) -> None:
+    with mock_server(ttft_ms=300, itl_ms=100) as endpoint:
+        flags = ["--rate", "10", "--requests", "5000", "--input", "16", "--output", "10", "--no-floor", "--json"]
+        command = [sys.executable, "-m", "autotune", "bench", endpoint.base_url, *flags]
+        process = subprocess.Popen(
+            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+        )
+        try:
+            deadline = time.monotonic() + 60
+            while len(true_times(endpoint)) < 12 and time.monotonic() < deadline:
+                time.sleep(0.1)
+            process.send_signal(signal.SIGINT)
+            stdout, stderr = process.communicate(timeout=60)
+        finally:
+            process.kill()
+            process.wait()
+    assert process.returncode == 130, stderr
+    found = json.loads(stdout)
+    assert found["interrupted"] and 5 <= found["completed"] < 5000 and found["failed"] == 0
