@@ -192,10 +192,11 @@ def _options(
     llm_key_env: str | None,
     commit: bool,
 ) -> Options:
-    from autotune.harness import Budget, Options, parse_duration
+    from autotune.duration import parse_seconds
+    from autotune.harness import Budget, Options
     from autotune.harness.prepare import LlmOptions
 
-    limits: Budget = Budget(wall_s=parse_duration(budget), trials=trials, llm_tokens=llm_tokens)
+    limits: Budget = Budget(wall_s=parse_seconds("--budget", budget), trials=trials, llm_tokens=llm_tokens)
     if proposer == "expert":
         return Options(budget=limits, commit=commit)
     if proposer != "llm":

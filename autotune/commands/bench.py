@@ -114,7 +114,7 @@ class _HowMany:
 
     @classmethod
     def asked(cls, trials: int | None, resolve: str | None, budget: str | None) -> _HowMany:
-        from autotune.harness.budget import parse_duration
+        from autotune.duration import parse_seconds
 
         if resolve is None:
             if budget is not None:
@@ -126,7 +126,7 @@ class _HowMany:
             raise UserError(
                 "expected one of --trials and --resolve, found both; --resolve chooses the number of trials"
             )
-        return cls(1, _share(resolve), None if budget is None else parse_duration(budget))
+        return cls(1, _share(resolve), None if budget is None else parse_seconds("--budget", budget))
 
 
 def _share(text: str) -> float:

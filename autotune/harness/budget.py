@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,10 +9,9 @@ from typing import Any
 
 from agents.proposer import Usage
 from autotune.harness.killswitch import Stopped
-from tools.errors import UserError
 from tools.ledger import Entry, Ledger
 
-__all__ = ["Budget", "Spent", "parse_duration"]
+__all__ = ["Budget", "Spent"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +69,3 @@ class Budget:
 
     def to_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
-
-
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-def parse_duration(text: str) -> float:
-    """Seconds of `90s`, `15m` or `1.5h`.
-
-    Raises:
-        UserError: anything else.
-    """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)", text.strip())
-    if match is None or float(match[1]) == 0:
-        raise UserError(f"expected a duration like 90s, 15m or 1.5h, found {text!r}")
-    return float(match[1]) * _UNITS[match[2]]

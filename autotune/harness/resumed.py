@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from autotune.harness.budget import Budget, parse_duration
+from autotune.duration import parse_seconds
+from autotune.harness.budget import Budget
 from autotune.harness.rundir import RunDir
 from tools.ledger import Ledger
 
@@ -18,5 +19,5 @@ def widened(run: RunDir, wall: str | None, trials: int | None) -> Budget | None:
     started = Ledger.read(run.ledger).find("run.started")
     budget = Budget(**started.data["options"]["budget"]) if started else Budget()
     if wall is not None:
-        budget = replace(budget, wall_s=parse_duration(wall))
+        budget = replace(budget, wall_s=parse_seconds("--budget", wall))
     return budget if trials is None else replace(budget, trials=trials)
