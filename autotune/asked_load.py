@@ -22,7 +22,7 @@ _JUDGED_BY: Mapping[WorkloadClass, str] = {
     "chat": "p95_ttft_ms",
     "chat-plus": "p95_ttft_ms",
     "background-agent": "p95_e2el_ms",
-    "data-processor": "output_throughput",
+    "data-processor": "total_token_throughput",
 }
 
 

@@ -19,14 +19,14 @@ __all__ = ["coverage", "resolve"]
 
 SHARES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 QUEUES = (Queue(1), Queue(4), Queue(16), Queue(4, sigma=1.0), Queue(16, sigma=1.0))
-LONG, SHORT = 60_000, 4_000
+LONG, SHORT = 100_000, 4_000
 
 
 def coverage(quick: bool = False) -> dict[str, Any]:
     """How often the 95 % intervals of P50, P95 and P99 hold the truth, over 1,000 queues at load 0.8.
 
-    Five kinds, 200 of each, 60,000 requests: as many as the slowest to forget (M/M/1) needs for a P99. What the first
-    4,000 requests of each can tell stands beside it, as evidence.
+    Five kinds, 200 of each, 100,000 requests: as many as the slowest to forget (M/M/1) needs to have 10 effective ones
+    beyond its P99. What the first 4,000 requests of each can tell stands beside it, as evidence.
     """
     each = 20 if quick else 200
     told: dict[tuple[int, str], list[bool]] = {}

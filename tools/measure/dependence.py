@@ -6,14 +6,14 @@ order of their requests, and three things are worked out for a percentile q with
 
 1. The *inflation*: the variance of the share of samples <= q, over what it would be for independent samples. The
    variance comes from overlapping batch means (Meketon & Schmeiser 1984) of the indicator, with windows of an 8th, a
-   12th and a 16th of the load; the largest counts, since too short a window misses slow swings. Samples of one request
-   (its gaps) stand together as one cluster. Never below 1.
+   12th and a 16th of the load; the largest counts, since too short a window misses slow swings, or their mean where the
+   load is long against any swing. Samples of one request (its gaps) stand together as one cluster. Never below 1.
 2. The *effective samples*: samples / inflation. Their order statistics bound q as in `percentile_interval`, on the
    scale of ranks (Woodruff 1952), with fewer degrees of freedom for an inflation that is itself an estimate (Korn &
    Graubard 1998). With an inflation of 1 the result is the exact interval.
-3. Where samples are dependent, the upper end is at least that of *sectioning* (Nakayama 2014): the percentile in each
-   of six stretches, a t interval of their logarithms. A load that saw few bad spells has both too low a tail and too
-   low an inflation; the spread between its stretches is the better witness then.
+3. Where samples are dependent and few effective ones lie beyond q, the upper end is at least that of *sectioning*
+   (Nakayama 2014): the percentile in each of six stretches, a t interval of their logarithms. A load that saw few bad
+   spells has both too low a tail and too low an inflation; the spread between its stretches is the better witness.
 
 What it can't do: a load that never saw a bad spell can't know of it. Below about 10 effective samples beyond the
 percentile the intervals cover less than they say; below 4 none is given. `docs/measuring.md` has the measured coverage.
@@ -48,6 +48,8 @@ _DEPENDENT = 1.5
 "An inflation above it is taken for real rather than for the estimate's own noise, and sections are looked at."
 _SURELY_DEPENDENT = 2.2
 "The largest inflation of the four levels of independent samples is below it in 95 % of loads."
+_MANY_LOOKS = 100.0
+"Effective samples beyond a percentile from which a load is long against its swings and has seen its share of them."
 _LEAST_LOOKS = 4.0
 "Fewest effective samples beyond a percentile, by the largest inflation of all, in a load that is surely dependent."
 
@@ -131,7 +133,7 @@ def _starts(count: int, sizes: Sequence[int] | None) -> NDArray[np.intp]:
 
 
 def _inflations(below: NDArray[np.bool_], starts: NDArray[np.intp]) -> tuple[float, float]:
-    """(by windows of an 8th of the load, the largest by any window), each at least 1."""
+    """(by windows of an 8th of the load, what counts), each at least 1."""
     requests, samples, share = starts.size, below.size, float(below.mean())
     if not 0 < share < 1:
         return 1.0, 1.0
@@ -142,7 +144,9 @@ def _inflations(below: NDArray[np.bool_], starts: NDArray[np.intp]) -> tuple[flo
         excess = np.add.reduceat(excess, starts)
     independent = samples * share * (1 - share) / requests
     found = [max(variance / independent, 1.0) for variance in _batch_variances(excess)]
-    return found[0], max(found)
+    largest = max(found)
+    looks = samples / largest * min(share, 1 - share)
+    return found[0], largest if looks < _MANY_LOOKS else sum(found) / len(found)
 
 
 def _batch_variances(excess: Values) -> list[float]:
@@ -165,13 +169,13 @@ def _interval(
     ascending: list[float],
     starts: NDArray[np.intp],
     share: float,
-    largest: float,
+    inflated: float,
     busiest: float,
     confidence: float,
 ) -> Interval | None:
     exact = percentile_interval(ascending, share, confidence)
-    effective = samples.size / (largest * _penalty(starts.size, confidence))
-    if exact is None or largest <= 1 or effective >= samples.size:
+    effective = samples.size / (inflated * _penalty(starts.size, confidence))
+    if exact is None or inflated <= 1 or effective >= samples.size:
         return exact
     tail = (1 - confidence) / 2
     # As in the exact interval: the extreme order statistics must be able to stand on either side. A few samples beyond
@@ -185,7 +189,7 @@ def _interval(
         _at_rank(ascending, (1 + float(bdtrik(probability, effective, share))) * stretch)
         for probability in (tail, 1 - tail)
     )
-    if largest > _DEPENDENT:
+    if inflated > _DEPENDENT and effective * min(share, 1 - share) < _MANY_LOOKS:
         high = max(high, _upper_by_sections(samples, ascending, starts, share, confidence))
     interval = Interval(min(low, exact.low), max(high, exact.high))
     return interval if math.isfinite(interval.high) and math.isfinite(interval.low) else None
@@ -196,11 +200,11 @@ def _least_effective(share: float, confidence: float) -> int:
     return math.ceil(math.log((1 - confidence) / 2) / math.log(max(share, 1 - share)))
 
 
-def _needed(requests: int, share: float, largest: float, busiest: float, confidence: float) -> int:
+def _needed(requests: int, share: float, inflated: float, busiest: float, confidence: float) -> int:
     least = _least_effective(share, confidence)
     if busiest <= _SURELY_DEPENDENT:
         return least
-    as_dependent = least * max(largest * _penalty(requests, confidence), 1.0)
+    as_dependent = least * max(inflated * _penalty(requests, confidence), 1.0)
     return math.ceil(max(as_dependent, _LEAST_LOOKS * busiest / min(share, 1 - share)))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from itertools import combinations, pairwise
+from itertools import accumulate, combinations, pairwise
 
 from tools.errors import UserError
 from tools.measure import latency
@@ -17,7 +17,7 @@ from tools.service.curve import ServiceCurve
 from tools.service.gaps import Gaps, step_table
 from tools.service.jobs import jobs_seen
 
-__all__ = ["estimate_curve", "reading_cost", "seats_seen"]
+__all__ = ["estimate_curve", "most_at_once", "reading_cost"]
 
 
 def reading_cost(probe: Sequence[RequestRecord]) -> tuple[float, float]:
@@ -38,40 +38,29 @@ def reading_cost(probe: Sequence[RequestRecord]) -> tuple[float, float]:
     return max(statistics.median(y - per_token * x for x, y in points), 0.0), per_token
 
 
-def seats_seen(burst: Sequence[RequestRecord], longest_read_s: float) -> tuple[int, bool]:
-    """(most streams that decoded at once, whether that was the server's limit).
-
-    It was the limit if, at that number and with requests waiting, no first token came for longer than a prompt takes
-    to be read: with a seat free one would have come. Else the server might hold more, and the burst was too small to
-    tell.
+def most_at_once(first_s: Sequence[float], last_s: Sequence[float], shortest_s: float = 0.0) -> int:
+    """The most streams that decoded at one moment: from their first to their last tokens.
 
     Args:
-        longest_read_s: seconds that the longest prompt takes to be read beside decoding sequences.
+        shortest_s: how long a number of streams must have lasted to count. Two streams whose bytes are read in one go
+            may be stamped in the wrong order, and seem to overlap for a moment.
     """
-    ok = [record for record in burst if record.outcome == "ok" and record.token_times_s]
-    if not ok:
-        raise UserError("expected at least one answer among the requests sent at once, found none")
     # At one moment the ends go first: a seat is free before it is taken.
-    ends = [(record.token_times_s[-1], 0, -1) for record in ok if len(record.token_times_s) > 1]
-    firsts = [(record.token_times_s[0], 1, +1) for record in ok if len(record.token_times_s) > 1]
-    sitting, most = 0, 1
-    levels: list[tuple[float, int]] = []
-    for moment_s, _, change in sorted(ends + firsts):
-        sitting += change
-        most = max(most, sitting)
-        levels.append((moment_s, sitting))
-    last_first_s = max(record.token_times_s[0] for record in ok)
-    full = any(
-        level == most and later_s - moment_s > longest_read_s and later_s <= last_first_s
-        for (moment_s, level), (later_s, _) in pairwise(levels)
-    )
-    return most, full
+    changes = sorted([(moment_s, -1) for moment_s in last_s] + [(moment_s, +1) for moment_s in first_s])
+    levels = list(accumulate(change for _, change in changes))
+    lasted = (later[0] - earlier[0] for earlier, later in pairwise(changes))
+    return max((level for level, span_s in zip(levels, lasted, strict=False) if span_s > shortest_s), default=1)
 
 
 def estimate_curve(
-    name: str, spec_digest: str, probe: Sequence[RequestRecord], burst: Sequence[RequestRecord], *others: Sequence[RequestRecord]
-) -> tuple[ServiceCurve, bool]:
-    """The curve that the records show at first sight, and whether its seats are a limit that was seen.
+    name: str,
+    spec_digest: str,
+    probe: Sequence[RequestRecord],
+    burst: Sequence[RequestRecord],
+    *others: Sequence[RequestRecord],
+) -> ServiceCurve:
+    """The curve that the records show at first sight. Its seats are the most that were taken at once, whether or not
+    the server has more.
 
     Raises:
         UserError: no answers, or none with two tokens, so there is no step to see.
@@ -84,9 +73,10 @@ def estimate_curve(
             "Raise output_tokens in the workload"
         )
     jobs = [job for part in (burst, *others) for job in jobs_seen(part)] or list(jobs_seen(probe))
-    longest = max(job.prompt_tokens for job in jobs)
-    seats, full = seats_seen(burst, overhead_s + per_token_s * longest + 2 * steps[-1][1])
-    curve = ServiceCurve(
+    seats = max(_most_decoding(part) for part in (burst, *others))
+    if seats > 1 and len(steps) == 1:
+        steps = (*steps, (float(seats), max(_quickest_crowd_s((burst, *others)), steps[0][1])))
+    return ServiceCurve(
         name=name,
         spec_digest=spec_digest,
         seats=seats,
@@ -96,4 +86,18 @@ def estimate_curve(
         prompt_tokens=statistics.fmean(job.prompt_tokens for job in jobs),
         output_tokens=statistics.fmean(job.output_tokens for job in jobs),
     )
-    return curve, full
+
+
+def _most_decoding(records: Sequence[RequestRecord]) -> int:
+    long = [record.token_times_s for record in records if record.outcome == "ok" and len(record.token_times_s) > 1]
+    if not long:
+        return 1
+    usual_s = statistics.median(later - earlier for times in long for earlier, later in pairwise(times))
+    return most_at_once([times[0] for times in long], [times[-1] for times in long], usual_s / 4)
+
+
+def _quickest_crowd_s(loads: Sequence[Sequence[RequestRecord]]) -> float:
+    """Seconds per token of the streams that were least held up. Where no gap was pure decoding (a server that sends
+    many tokens at once and doesn't say how many) this is where the fit begins for many sequences."""
+    paces = [pace for part in loads for record in part if (pace := latency.tpot_s(record)) is not None]
+    return statistics.quantiles(paces, n=10)[0] if len(paces) > 1 else 0.0

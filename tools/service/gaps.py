@@ -51,7 +51,7 @@ class Gaps:
         sequences = np.maximum(started - np.searchsorted(lasts, middle, side="left"), 1)
         waiting = np.searchsorted(sent, middle, side="right") - started
         # Streams of one step are stamped one after the other, so a first token may come a little after the gap's end.
-        slack = (end - begin) / 4
+        slack = (end - begin) / tokens / 4
         entered = np.searchsorted(firsts, end + slack, side="right") - np.searchsorted(firsts, begin + slack, "right")
         most = int(sequences.max(initial=0))
         pure = (entered == 0) & ((waiting <= 0) | (sequences >= most)) & (end > begin)
@@ -72,10 +72,8 @@ def step_table(gaps: Sequence[Gaps]) -> tuple[tuple[float, float], ...]:
         return ()
     medians = [statistics.median(found[count]) for count in counts]
     level = isotonic(medians, [len(found[count]) for count in counts])
-    places = range(len(counts))
-    if len(counts) > _MOST_POINTS:
-        places_wanted = np.geomspace(1, len(counts), _MOST_POINTS) - 1
-        places = sorted({round(place) for place in places_wanted.tolist()})  # type: ignore[assignment]
+    wanted = np.geomspace(1, len(counts), min(_MOST_POINTS, len(counts))) - 1
+    places = sorted({round(place) for place in wanted.tolist()} if len(counts) > _MOST_POINTS else range(len(counts)))
     return tuple((float(counts[place]), level[place]) for place in places)
 
 

@@ -28,7 +28,7 @@ class Replica:
 
     @property
     def reading_s(self) -> float:
-        """What a step costs that reads a prompt while nothing is decoded, beyond its tokens: weights must be read too."""
+        """What a step that reads a prompt costs beyond its tokens while nothing is decoded: weights are read too."""
         return self.curve.overhead_s * (1 - self.latency_share)
 
     def step_s(self, sequences: int, prompt_tokens: int) -> float:

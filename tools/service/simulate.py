@@ -44,11 +44,13 @@ class Played:
 
     @property
     def first_token_s(self) -> Floats:
-        return self.steps_s[self.first_step]
+        moments: Floats = self.steps_s[self.first_step]
+        return moments
 
     @property
     def last_token_s(self) -> Floats:
-        return self.steps_s[self.first_step + self.output_tokens - 1]
+        moments: Floats = self.steps_s[self.first_step + self.output_tokens - 1]
+        return moments
 
     @property
     def ttft_s(self) -> Floats:
@@ -108,24 +110,27 @@ class Played:
         return [self.steps_s[first:end].tolist() for first, end in spans]
 
 
-def simulate(replica: Replica, jobs: Sequence[Job], *, users: int | None = None) -> Played:
+def simulate(
+    replica: Replica, jobs: Sequence[Job], *, users: int | None = None, lag_s: Sequence[float] | None = None
+) -> Played:
     """Play `jobs` on `replica`.
 
     Args:
+        lag_s: per job, how much later than others of its moment the engine gets to know of it; nothing by default.
         users: of a closed loop: each starts the next job that follows no other when all it has asked for is answered.
             None for an open loop, where such jobs have a moment at which they are due.
 
     Raises:
         ValueError: a job without a moment in an open loop, or one that follows a later job.
     """
-    return _Play(replica, jobs, users).run()
+    return _Play(replica, jobs, users, lag_s or [0.0] * len(jobs)).run()
 
 
 class _Play:
     """The state of one simulation."""
 
-    def __init__(self, replica: Replica, jobs: Sequence[Job], users: int | None) -> None:
-        self.replica, self.jobs = replica, jobs
+    def __init__(self, replica: Replica, jobs: Sequence[Job], users: int | None, lag_s: Sequence[float]) -> None:
+        self.replica, self.jobs, self.lag_s = replica, jobs, lag_s
         self.now_s = 0.0
         self.due_s = [0.0] * len(jobs)
         self.first_step = [0] * len(jobs)
@@ -164,7 +169,7 @@ class _Play:
 
     def _expect(self, place: int, due_s: float) -> None:
         self.due_s[place] = due_s
-        heapq.heappush(self.coming, (due_s + self.replica.latency_s, place))
+        heapq.heappush(self.coming, (due_s + self.replica.latency_s + self.lag_s[place], place))
 
     def run(self) -> Played:
         while True:
