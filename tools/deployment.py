@@ -100,6 +100,12 @@ class Deployment(_Strict):
                 )
             if metric in ("request_goodput", "slo_attainment") and not self.slo.bounds():
                 raise ValueError(f"{metric} counts requests that keep a promise, and slo: holds none")
+            if metric == "stutter_share" and self.slo.stutter is None:
+                raise ValueError(
+                    "stutter_share counts gaps over a bound, and slo: names none; add stutter: {gap_ms: ...}"
+                )
+            if metric.endswith("_task_ms") and not self.workload.has_turns:
+                raise ValueError(f"{metric} is of whole conversations, and every one of this workload has one turn")
         return self
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from rich.markup import escape
 from rich.table import Table
 
@@ -66,9 +68,12 @@ def resolved(metric: str, trials: int, plan: Plan) -> str:
             f"{noise}: {plan.trials_per_side} trials a side resolve {plan.promised_half_width:.1%}; "
             f"{to_go} to go on this side, {minutes:.1f} min"
         )
+    allowed = f"{plan.trials_per_side} trials a side, all that it allows, resolve {plan.promised_half_width:.1%}"
+    if math.isinf(plan.promised_half_width):
+        allowed = "it allows fewer than two trials a side, which resolve nothing"
     return (
         f"{noise}: the budget can't resolve {plan.effect:.1%}, which takes about {plan.needed_trials_per_side} trials "
-        f"a side; {plan.trials_per_side} trials a side, all that it allows, resolve {plan.promised_half_width:.1%}. "
+        f"a side; {allowed}. "
         "Give more --budget, longer loads, or a quieter machine"
     )
 

@@ -72,36 +72,46 @@ def test_doubts_speak_and_go_into_json_and_the_invalid_ones_come_first() -> None
 @pytest.mark.parametrize(
     ("health", "invalid"),
     [
-        (ClientHealth(4.9, 0.5), False),
-        (ClientHealth(60.0, 0.5), True),
+        (ClientHealth(60.0, 0.5), False),  # by the records nobody was late
         (ClientHealth(0.1, 0.95), True),
         (ClientHealth(0.1, 0.95, 4), True),
     ],
 )
-def test_a_late_or_busy_client_was_the_limit(health: ClientHealth, invalid: bool) -> None:
+def test_a_busy_client_was_the_limit(health: ClientHealth, invalid: bool) -> None:
     found = named("client_limited", replace(HONEST, client=health))
     assert (found is not None and found.invalid) is invalid
     assert found is None or "--workers" in found.sentence
 
 
+def late(by_s: float) -> Callable[[RequestRecord], RequestRecord]:
+    return lambda record: replace(record, sent_s=record.scheduled_s + by_s)
+
+
+def test_a_client_that_sends_late_was_the_limit() -> None:
+    offered = len(HONEST.records)
+    assert named("client_limited", each(late(0.009))) is None
+    found = named("client_limited", each(late(0.06)))
+    assert found is not None and found.invalid and f"{offered} of {offered} requests" in found.sentence
+    assert named("client_limited", some(offered // 20, late(0.06))) is None  # the odd one, by the machine's doing
+    assert named("client_limited", some(offered // 10, late(0.06))) is not None
+
+
 def test_a_lag_that_is_small_against_the_latency_is_none() -> None:
-    slow = each(
-        lambda record: replace(
-            record,
-            token_times_s=tuple(time_s + 9 for time_s in record.token_times_s),
-            end_s=record.end_s + 9,
-        )
-    )
-    late = ClientHealth(60.0, 0.5)
-    assert named("client_limited", replace(slow, client=late)) is None
-    assert named("client_limited", replace(HONEST, client=late)) is not None
+    def slow(record: RequestRecord) -> RequestRecord:
+        times_s = tuple(time_s + 9 for time_s in record.token_times_s)
+        return late(0.06)(replace(record, token_times_s=times_s, end_s=record.end_s + 9))
+
+    assert named("client_limited", each(slow)) is None
 
 
 def test_a_burst_is_late_only_against_its_whole_time() -> None:
-    burst = each(lambda record: replace(record, scheduled_s=0.0))
-    assert named("client_limited", replace(burst, client=ClientHealth(200.0, 0.5))) is None
-    longer = ClientHealth(burst.window_s * 1000 / 5, 0.5)
-    assert named("client_limited", replace(burst, client=longer)) is not None
+    whole_s = HONEST.window_s
+
+    def at_once(share: float) -> Measurement:
+        return each(lambda record: replace(record, scheduled_s=0.0, sent_s=share * whole_s))
+
+    assert named("client_limited", at_once(0.05)) is None
+    assert named("client_limited", at_once(0.2)) is not None
 
 
 def test_a_chunk_rate_near_the_client_maximum_is_its_limit() -> None:

@@ -327,7 +327,7 @@ def test_missing_evidence_is_never_a_pass(confirmation: Confirmation) -> None:
 @pytest.mark.parametrize(
     ("client", "floor", "says"),
     [
-        (ClientHealth(send_lag_p99_ms=900.0, cpu_share=0.2), None, "client_limited"),
+        (ClientHealth(send_lag_p99_ms=0.5, cpu_share=0.97), None, "client_limited"),
         (ClientHealth(send_lag_p99_ms=0.5, cpu_share=0.97), None, "97% of a core"),
         (ClientHealth(send_lag_p99_ms=0.5, cpu_share=0.2), Floor(1.0, 0.1, 0.1, 5.0), "chunks a second"),
     ],

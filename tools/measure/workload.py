@@ -101,6 +101,11 @@ class WorkloadSpec(BaseModel):
         return min(new for shape in self.shapes.conversations for new, _, _ in shape.turns)
 
     @property
+    def has_turns(self) -> bool:
+        """Whether any conversation has more than one request."""
+        return self._most_turns > 1
+
+    @property
     def _most_turns(self) -> int:
         return self.turns.max if self.shapes is None else max(len(shape.turns) for shape in self.shapes.conversations)
 
