@@ -155,9 +155,6 @@ def capacity_speed(quick: bool = False) -> dict[str, Any]:
     started, cpu_s = time.perf_counter(), time.process_time()
     found = least_replicas(question, question.most_rps * (900 if quick else 9_300))
     seconds, cpu_s = time.perf_counter() - started, time.process_time() - cpu_s
-    missing = (
-        degraded_mode(question, found.replicas, found.rate_rps, [round(found.replicas * 0.01)]) if not quick else ()
-    )
     return {
         "value": round(seconds, 1),
         "goal": "<= 60 s on one core for 10,000 replicas and 1,000,000 requests",

@@ -133,7 +133,7 @@ def test_a_url_where_nothing_answers_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("tune", "d.yaml", "--budget", "soon"), "90s, 15m or 1.5h"),
+        (("tune", "d.yaml", "--budget", "soon"), "90s, 15m, 1.5h or 30d"),
         (("tune", "d.yaml", "--proposer", "oracle"), "expert or llm"),
         (("tune", "d.yaml", "--proposer", "llm"), "--llm-url"),
         (("resume", "nothing"), "no run 'nothing'"),
