@@ -91,6 +91,12 @@ def test_the_digest_moves_with_every_part_of_the_spec_but_the_default_seed() -> 
     assert materialise(chat(seed=9)).digest == materialise(chat(), 9).digest != materialise(chat()).digest
 
 
+def test_a_changed_copy_has_a_digest_of_its_own() -> None:
+    spec = chat()
+    before = spec.digest
+    assert spec.model_copy(update={"requests": 13}).digest != before == spec.digest
+
+
 def test_another_rate_draws_the_same_lengths() -> None:
     slow, fast = (materialise(chat(arrivals={"kind": "poisson", "rate_rps": rate}), 3).requests for rate in (1, 10))
     assert [(r.own_words, r.max_tokens) for r in slow] == [(r.own_words, r.max_tokens) for r in fast]

@@ -109,9 +109,12 @@ class WorkloadSpec(BaseModel):
     def _most_turns(self) -> int:
         return self.turns.max if self.shapes is None else max(len(shape.turns) for shape in self.shapes.conversations)
 
-    @cached_property
+    @property
     def digest(self) -> str:
-        """sha256 of the spec without its default seed: the same distribution has the same digest."""
+        """sha256 of the spec without its default seed: the same distribution has the same digest.
+
+        Not kept: a changed copy would take it along.
+        """
         return digest(self.model_dump(mode="json", by_alias=True, exclude={"seed"}))
 
 
