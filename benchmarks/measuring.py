@@ -37,7 +37,7 @@ def rows(quick: bool, pairs: int) -> dict[str, Callable[[], Row]]:
     """The table, in the order of the issue's."""
     return {
         "peers": lambda: measuring_clients.peers_agree(quick),
-        "truth": lambda: measuring_clients.truth(quick),
+        "truth": lambda: measuring_clients.truth(quick, pairs),
         "chunk_rate": lambda: measuring_clients.chunk_rate(quick, pairs),
         "schedule": lambda: measuring_clients.schedule(quick, pairs),
         "coverage": lambda: measuring_statistics.coverage(quick),

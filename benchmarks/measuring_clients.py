@@ -10,6 +10,7 @@ import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -79,48 +80,102 @@ def _difference(reported: Mapping[str, float], metric: str, ours: Mapping[str, f
     return round(reported[metric] / mapped - 1, 4)
 
 
-def truth(quick: bool = False) -> Row:
-    """1,000 streams, some 500 of them at once: what the client saw against what the mock did."""
-    streams = 200 if quick else 1000
-    mock_core, client_core = cores()
-    with mock_on(mock_core, ttft_ms=100, itl_ms=40) as endpoint:
-        load = _driven(endpoint, streams, 50, {"kind": "poisson", "rate_rps": 250}, client_core, Dialect())
-        true = true_times(endpoint)
-    seen_ttft = [record.token_times_s[0] - record.sent_s for record in load.records]
-    seen_itl = np.concatenate([np.diff(record.token_times_s) for record in load.records])
-    true_ttft = [sent_s[0] - received_s for received_s, sent_s in true]
-    true_itl = np.concatenate([np.diff(sent_s) for _, sent_s in true])
-    errors_ms, allowed_ms = {}, {}
-    for name, seen, really in (("ttft", seen_ttft, true_ttft), ("itl", seen_itl, true_itl)):
-        for share in (50, 99):
-            real_ms = 1000 * float(np.percentile(really, share))
-            errors_ms[f"p{share}_{name}"] = round(1000 * float(np.percentile(seen, share)) - real_ms, 3)
-            allowed_ms[f"p{share}_{name}"] = round(max(1.0, 0.02 * real_ms), 3)
+def truth(quick: bool = False, pairs: int = 3) -> Row:
+    """1,000 streams, some 500 of them at once: what the client saw against what the mock did; medians of some runs.
+
+    Requests that were sent while the mock itself stood still (it sent nothing for over 3 ms, where 12 chunks a
+    millisecond are due) are left out, since its truth is wrong then: on a virtual machine the host takes the cores away
+    now and then. How many that were, and the errors with them, stand beside it.
+    """
+    streams, mock_core, client_core = 200 if quick else 1000, *cores()
+    without, with_them, left_out = [], [], []
+    for _ in range(1 if quick else pairs):
+        with mock_on(mock_core, ttft_ms=100, itl_ms=40) as endpoint:
+            load = _driven(endpoint, streams, 50, {"kind": "poisson", "rate_rps": 250}, client_core, Dialect())
+            true = true_times(endpoint)
+        # Both lists are in the order of sending, and both clocks are one.
+        seen = sorted(load.records, key=lambda record: record.sent_s)
+        stalls = _stalls([sent_s for _, sent_s in true])
+        kept = [place for place, (received_s, _) in enumerate(true) if not _within(received_s, stalls)]
+        without.append(_errors_ms([seen[place] for place in kept], [true[place] for place in kept]))
+        with_them.append(_errors_ms(seen, true))
+        left_out.append(len(true) - len(kept))
+    value = {name: statistics.median(run[name][0] for run in without) for name in without[0]}
+    allowed = {name: statistics.median(run[name][1] for run in without) for name in value}
     return {
-        "value": errors_ms,
+        "value": value,
         "goal": "each within max(1 ms, 2 %)",
-        "ok": all(abs(errors_ms[name]) <= allowed_ms[name] for name in errors_ms),
-        "allowed_ms": allowed_ms,
+        "ok": all(abs(value[name]) <= allowed[name] for name in value),
+        "allowed_ms": allowed,
+        "each": [{name: error for name, (error, _) in run.items()} for run in without],
+        "left_out": left_out,
+        "with_them": [{name: error for name, (error, _) in run.items()} for run in with_them],
         "streams": streams,
         "cpu_share": round(load.client.cpu_share, 3),
     }
 
 
+True_ = tuple[float, list[float]]
+
+
+def _errors_ms(seen: Sequence[RequestRecord], true: Sequence[True_]) -> dict[str, tuple[float, float]]:
+    """(client's percentile - mock's, what is allowed) by name, in milliseconds."""
+    columns = {
+        "ttft": ([r.token_times_s[0] - r.sent_s for r in seen], [sent_s[0] - at_s for at_s, sent_s in true]),
+        "itl": (
+            np.concatenate([np.diff(record.token_times_s) for record in seen]),
+            np.concatenate([np.diff(sent_s) for _, sent_s in true]),
+        ),
+    }
+    found = {}
+    for name, (client, server) in columns.items():
+        for share in (50, 99):
+            real_ms = 1000 * float(np.percentile(server, share))
+            error_ms = 1000 * float(np.percentile(client, share)) - real_ms
+            found[f"p{share}_{name}"] = (round(error_ms, 3), round(max(1.0, 0.02 * real_ms), 3))
+    return found
+
+
+def _stalls(sent_s: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
+    """When the mock sent nothing for over 3 ms while many streams ran: not in the ramps at both ends."""
+    moments = sorted(at_s for times_s in sent_s for at_s in times_s)
+    first_s, last_s = moments[0] + 0.5, moments[-1] - 2.5
+    return [(a, b) for a, b in pairwise(moments) if b - a > 0.003 and first_s < a and b < last_s]
+
+
+def _within(at_s: float, stalls: Sequence[tuple[float, float]]) -> bool:
+    """Whether a request received at `at_s` may have waited for a stall to end, or for what had piled up in it."""
+    return any(start_s - 0.002 <= at_s <= end_s + (end_s - start_s) + 0.005 for start_s, end_s in stalls)
+
+
 def chunk_rate(quick: bool = False, pairs: int = 3) -> Row:
-    """Chunks per second on one core, from a mock that always has another one; medians of interleaved runs."""
-    load = Closed(users=16, requests=32 if quick else 128, output_tokens=2000)
+    """Chunks that one core can take in a second when each comes by itself, as streams have it: 200 streams of 50
+    tokens/s. The CPU time of all the client's processes, a long load's less a short one's, so that starting up isn't
+    counted; medians of interleaved runs (the slow peers once).
+
+    Beside it a flood, in which many chunks come in one read: nobody measures streams like that, but it is the most that
+    each can parse.
+    """
     mock_core, client_core = cores()
     names = ("autotune",) if quick else tuple(GENERATORS)
+    slow = ("guidellm", "aiperf")
     rates: dict[str, list[float]] = {name: [] for name in names}
-    with tempfile.TemporaryDirectory() as folder, mock_on(mock_core, "--plain", ttft_ms=1, itl_ms=0) as endpoint:
+    floods: dict[str, int] = {}
+    with tempfile.TemporaryDirectory() as folder, mock_on(mock_core, "--plain", ttft_ms=20, itl_ms=20) as endpoint:
         for number in range(1 if quick else pairs):
-            for name in names:
-                place = Path(folder) / f"{number}"
-                place.mkdir(exist_ok=True)
-                # The slow ones get fewer requests: a rate needs seconds, not minutes.
-                asked = load if name in ("autotune", "vllm") else replace(load, requests=max(load.requests // 4, 16))
-                run = GENERATORS[name](endpoint, asked, place, client_core)
-                rates[name].append(run.chunks / run.wall_s)
+            for name in (name for name in names if not number or name not in slow):
+                short, long = (
+                    GENERATORS[name](
+                        endpoint, Closed(200, 200 * times, 200), _folder(folder, number, times), client_core
+                    )
+                    for times in (1, 3)
+                )
+                rates[name].append((long.chunks - short.chunks) / (long.cpu_s - short.cpu_s))
+        for name in names:
+            requests = 16 if quick or name in slow else 128
+            place = _folder(folder, "flood", requests)
+            run = GENERATORS[name](replace(endpoint, model=FLOOD), Closed(16, requests, 2000), place, client_core)
+            floods[name] = round(run.chunks / run.wall_s)
     medians = {name: round(statistics.median(found)) for name, found in rates.items()}
     best = max((rate for name, rate in medians.items() if name != "autotune"), default=None)
     ratio = None if best is None else round(medians["autotune"] / best, 2)
@@ -128,9 +183,16 @@ def chunk_rate(quick: bool = False, pairs: int = 3) -> Row:
         "value": ratio,
         "goal": "at least 2 times the best peer",
         "ok": None if ratio is None else ratio >= 2,
-        "chunks_per_s": medians,
+        "chunks_per_core_s": medians,
         "all": {name: [round(rate) for rate in found] for name, found in rates.items()},
+        "flood_chunks_per_s": floods,
     }
+
+
+def _folder(*parts: object) -> Path:
+    place = Path(*map(str, parts))
+    place.mkdir(parents=True, exist_ok=True)
+    return place
 
 
 def schedule(quick: bool = False, pairs: int = 3) -> Row:

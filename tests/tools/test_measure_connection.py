@@ -107,7 +107,7 @@ def test_a_path_before_the_api_is_kept() -> None:
     async def ask(endpoint: Endpoint) -> int | None:
         connections = Connections(f"{endpoint.base_url}/proxy/openai/", {})
         try:
-            reply = await connections.post("/v1/x", b"{}", _Sink(), timeout_s=5)
+            reply = await connections.finish(connections.begin("/v1/x", b"{}", _Sink(), timeout_s=5))
         finally:
             connections.close()
         return reply.status

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -24,14 +25,9 @@ class AnswerFault(Exception):
         super().__init__(f"{slug}: {detail}")
 
 
-class _Chunk(NamedTuple):
-    """One chunk with a choice in it, as received."""
-
-    at_s: float
-    text: str
-    ids: tuple[int, ...] | None
-    total: int | None
-    "Output tokens so far, by continuous usage."
+_Chunk = tuple[float, str, tuple[int, ...] | None, int | None]
+"""A chunk with a choice in it, as received: when (seconds), its text, its token ids, the output tokens so far by
+running usage. A plain tuple, since a load makes a hundred thousand of them a second."""
 
 
 @dataclass
@@ -56,11 +52,14 @@ class Answer:
         if self.done:
             return
         try:
+            # Nearly every read is one whole event of one line.
+            if self._decoder.is_one_event(received):
+                self._take(received[6:-2], at_s)
+                return
             for event in self._decoder.feed(received):
-                if event == b"[DONE]" or event.strip() == b"[DONE]":
-                    self.done = True
-                    return
                 self._take(event, at_s)
+                if self.done:
+                    return
         except SseError as error:
             self._refuse(AnswerFault("bad_stream", str(error)))
         except AnswerFault as fault:
@@ -82,7 +81,7 @@ class Answer:
             raise AnswerFault("no_done", "expected `data: [DONE]` at the end of the stream")
         if self.output_tokens is None or self.prompt_tokens is None:
             raise AnswerFault("no_usage", "expected usage in the stream (stream_options.include_usage was asked for)")
-        if self.output_tokens == 0 or not self.token_times():
+        if self.output_tokens == 0 or not self._arrivals:
             raise AnswerFault("zero_tokens", f"expected tokens, found none; usage says {self.output_tokens}")
         if (self.cached_tokens or 0) > self.prompt_tokens:
             raise AnswerFault("bad_usage", f"{self.cached_tokens} cached of {self.prompt_tokens} prompt tokens")
@@ -94,62 +93,64 @@ class Answer:
         if self.output_tokens > max_tokens:
             raise AnswerFault("too_many_tokens", f"asked for {max_tokens}, usage says {self.output_tokens}")
 
-    def token_times(self) -> tuple[float, ...]:
+    def token_times(self) -> list[float]:
         """Arrival of each token-bearing chunk, in seconds."""
-        return tuple(at_s for at_s, _ in self._arrivals())
+        return [at_s for at_s, _ in self._arrivals]
 
     def token_counts(self) -> tuple[int, ...]:
         """Tokens per token-bearing chunk; empty where only their total is known and it isn't one a chunk."""
-        counts = tuple(tokens for _, tokens in self._arrivals())
-        known = self._evidence() != "chunks" or self.output_tokens in (None, sum(counts))
+        counts = tuple([tokens for _, tokens in self._arrivals])
+        known = self._evidence != "chunks" or self.output_tokens in (None, sum(counts))
         return counts if known else ()
 
     def token_ids(self) -> tuple[int, ...]:
         """Ids of all output tokens; empty where the server doesn't tell them."""
-        return tuple(token for chunk in self._chunks for token in chunk.ids or ())
+        if self._evidence != "token_ids":
+            return ()
+        return tuple([token for _, _, ids, _ in self._chunks for token in ids or ()])
 
     def output(self) -> tuple[int | None, TokenSource]:
         """Output tokens and where the count comes from; of an answer without usage, as many as arrived."""
         if self.output_tokens is not None:
             return self.output_tokens, "usage"
-        return sum(tokens for _, tokens in self._arrivals()) or None, self._evidence()
-
-    def text(self) -> str:
-        """All that was said, reasoning and tool calls included."""
-        return "".join(chunk.text for chunk in self._chunks)
+        return sum(tokens for _, tokens in self._arrivals) or None, self._evidence
 
     def _refuse(self, fault: AnswerFault) -> None:
         self.fault = fault
         self.done = True
 
     def _take(self, event: bytes, at_s: float) -> None:
-        if self.first_chunk_s is None:
-            self.first_chunk_s = at_s
         try:
             payload = orjson.loads(event)
         except orjson.JSONDecodeError:
-            raise _unreadable(event) from None
-        if not isinstance(payload, dict):
-            raise AnswerFault("bad_json", f"expected an object in an event, found {_shown(event)}")
-        if payload.get("error") or payload.get("object") == "error":
+            if event.strip() == b"[DONE]":
+                self.done = True
+                return
+            payload = None
+        if self.first_chunk_s is None:
+            self.first_chunk_s = at_s
+        if type(payload) is not dict:
+            raise _unreadable(event)
+        told = payload.get
+        if told("error") or told("object") == "error":
             raise AnswerFault("error_payload", _shown(event))
-        usage = payload.get("usage")
+        usage = told("usage")
         if usage:
             self._take_usage(usage)
-        choices = payload.get("choices")
+        choices = told("choices")
         if not choices:
             return  # the usage chunk at the end has none
-        choice = choices[0] if isinstance(choices, list) else None
-        if not isinstance(choice, dict):
+        choice = choices[0] if type(choices) is list else None
+        if type(choice) is not dict:
             raise AnswerFault("bad_chunk", f"expected a list of choices, found {_shown(event)}")
-        if self._prompt_ids is None:
-            self._take_prompt_ids(choice.get("prompt_token_ids") or payload.get("prompt_token_ids"))
+        chunks = self._chunks
+        if not chunks:
+            self._take_prompt_ids(choice.get("prompt_token_ids") or told("prompt_token_ids"))
         reason = choice.get("finish_reason")
         if reason:
             self.finish_reason = str(reason)
-        total = self.output_tokens if usage else None
         ids = choice.get("token_ids")
-        self._chunks.append(_Chunk(at_s, _text(choice), None if ids is None else _ids(ids), total))
+        chunks.append((at_s, _text(choice), None if ids is None else _ids(ids), self.output_tokens if usage else None))
 
     def _take_usage(self, usage: Any) -> None:
         try:
@@ -165,28 +166,31 @@ class Answer:
         if isinstance(ids, list):
             self._prompt_ids = len(ids)
 
+    # Worked out once, when the answer is over.
+
+    @cached_property
     def _evidence(self) -> TokenSource:
         """The best that tells how many tokens a chunk carries."""
-        if any(chunk.ids is not None for chunk in self._chunks):
+        if any(ids is not None for _, _, ids, _ in self._chunks):
             return "token_ids"
-        totals = [chunk.total for chunk in self._chunks if chunk.text or chunk.total is not None]
+        totals = [total for _, text, _, total in self._chunks if text or total is not None]
         # Some servers put their only usage into the last chunk: that tells nothing of the chunks before.
         return "usage" if totals and None not in totals else "chunks"
 
+    @cached_property
     def _arrivals(self) -> list[tuple[float, int]]:
         """(seconds, tokens) of each token-bearing chunk."""
-        evidence = self._evidence()
-        if evidence == "token_ids":
-            return [(chunk.at_s, len(chunk.ids)) for chunk in self._chunks if chunk.ids]
-        if evidence == "usage":
-            totals = [(chunk.at_s, chunk.total) for chunk in self._chunks if chunk.total is not None]
+        if self._evidence == "token_ids":
+            return [(at_s, len(ids)) for at_s, _, ids, _ in self._chunks if ids]
+        if self._evidence == "usage":
+            totals = [(at_s, total) for at_s, _, _, total in self._chunks if total is not None]
             steps = pairwise([(0.0, 0), *totals])
             return [(at_s, total - before) for (_, before), (at_s, total) in steps if total > before]
-        return _without_early_blanks([chunk for chunk in self._chunks if chunk.text])
+        return _without_early_blanks([(at_s, text) for at_s, text, _, _ in self._chunks if text])
 
     def _verify_output_tokens(self, usage_tokens: int) -> None:
-        evidence = self._evidence()
-        counted = sum(tokens for _, tokens in self._arrivals())
+        evidence = self._evidence
+        counted = sum(tokens for _, tokens in self._arrivals)
         # A chunk may carry several tokens, but no token comes in two chunks.
         wrong = counted > usage_tokens if evidence == "chunks" else counted != usage_tokens
         if wrong:
@@ -197,27 +201,29 @@ class Answer:
             )
         if evidence == "chunks":
             return
-        first_token_s = self.token_times()[0]
-        if any(chunk.text and chunk.at_s < first_token_s for chunk in self._chunks):
+        first_token_s = self._arrivals[0][0]
+        if any(text and at_s < first_token_s for at_s, text, _, _ in self._chunks):
             raise AnswerFault("early_chunk", "text was sent before the first token was generated")
 
     def _repeats(self) -> bool:
         """Whether a chunk came twice. Two equal tokens in a row look like that too where neither ids nor running usage
         are told, so this only puts a name to counts that are wrong."""
-        return any(here.text and here[1:] == there[1:] for here, there in pairwise(self._chunks))
+        return any(here[1] and here[1:] == there[1:] for here, there in pairwise(self._chunks))
 
 
-def _without_early_blanks(chunks: list[_Chunk]) -> list[tuple[float, int]]:
+def _without_early_blanks(said: list[tuple[float, str]]) -> list[tuple[float, int]]:
     """One token a chunk. Blank chunks at the start don't stop the clock of the first token: a server can send a space
     before it has computed anything. They are counted with the first chunk that says something."""
-    blanks = next((index for index, chunk in enumerate(chunks) if chunk.text.strip()), len(chunks) - 1)
-    return [(chunk.at_s, blanks + 1 if index == 0 else 1) for index, chunk in enumerate(chunks[max(blanks, 0) :])]
+    if not said:
+        return []
+    blanks = next((place for place, (_, text) in enumerate(said) if text.strip()), len(said) - 1)
+    return [(said[blanks][0], blanks + 1), *((at_s, 1) for at_s, _ in said[blanks + 1 :])]
 
 
 def _text(choice: Mapping[str, Any]) -> str:
     """Everything a person or a tool could read in this chunk."""
     delta = choice.get("delta")
-    if not isinstance(delta, dict):
+    if type(delta) is not dict:
         return str(choice.get("text") or "")
     content = delta.get("content")
     if len(delta) == 1 and type(content) is str:
@@ -246,7 +252,7 @@ def _unreadable(event: bytes) -> AnswerFault:
         return AnswerFault(
             "bad_stream", f"expected UTF-8, found byte {event[error.start]:#04x} at {error.start} of an event"
         )
-    return AnswerFault("bad_json", f"expected JSON in an event, found {_shown(event)}")
+    return AnswerFault("bad_json", f"expected a JSON object in an event, found {_shown(event)}")
 
 
 def _shown(event: bytes) -> str:

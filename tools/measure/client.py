@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import signal
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tools.measure.dialect import Dialect
 from tools.measure.load import ClientHealth, LoadResult
 from tools.measure.progress import Progress, ProgressCallback
 from tools.measure.records import RequestRecord
-from tools.measure.sender import Sender, open_sender
+from tools.measure.sender import Sender, Sending, open_sender
 from tools.measure.share import Share
 from tools.measure.workload import Request, Workload
 from tools.targets.target import Endpoint
@@ -147,6 +149,18 @@ async def _probed(endpoint: Endpoint, workload: Workload, dialect: Dialect | Non
     return dialect if dialect is not None else await probe(endpoint, workload.spec.timeout_s)
 
 
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A conversation about to begin."""
+
+    conversation: Sequence[Request]
+    due_s: float
+    body: bytes
+
+    def begin(self, sender: Sender) -> Sending:
+        return sender.begin(self.conversation[0], due_s=self.due_s, body=self.body)
+
+
 class _Play:
     """Conversations being played to a server."""
 
@@ -157,15 +171,32 @@ class _Play:
         self.records: list[RequestRecord] = []
 
     async def open_loop(self, conversations: Sequence[Sequence[Request]]) -> None:
+        """Start every conversation when it is due: by the clock, and between two reads where many have arrived."""
+        starts = iter(conversations)
+        upcoming = self._prepared(starts)
+        alarm = self._sender.alarm
         async with asyncio.TaskGroup() as group:
-            for place, conversation in enumerate(conversations):
-                due_s = conversation[0].scheduled_s or 0.0
-                body = self._sender.body(conversation[0])
-                if not await self._due(due_s):
-                    return
-                group.create_task(self._converse(conversation, due_s, body))
-                if place % 16 == 0:
-                    await asyncio.sleep(0)  # a burst may be long: the first ones want to be sent, and read
+
+            def start_due() -> None:
+                nonlocal upcoming
+                now_s = self._sender.now()
+                while upcoming is not None and upcoming.due_s <= now_s and not self._stop.is_set():
+                    group.create_task(self._converse(upcoming.begin(self._sender), upcoming.conversation))
+                    upcoming = self._prepared(starts)
+                alarm.due_s = math.inf if upcoming is None else self._sender.start_s + upcoming.due_s
+
+            alarm.ring = start_due
+            start_due()
+            while upcoming is not None and await self._due(upcoming.due_s):
+                start_due()
+            alarm.due_s = math.inf
+
+    def _prepared(self, starts: Iterator[Sequence[Request]]) -> _Start | None:
+        """The next conversation, its first body ready: encoding it costs its send no time."""
+        conversation = next(starts, None)
+        if conversation is None:
+            return None
+        return _Start(conversation, conversation[0].scheduled_s or 0.0, self._sender.body(conversation[0]))
 
     async def closed_loop(self, conversations: Sequence[Sequence[Request]], concurrency: int) -> None:
         queue = iter(conversations)
@@ -175,23 +206,27 @@ class _Play:
                 body = self._sender.body(conversation[0])
                 if self._stop.is_set():
                     return
-                await self._converse(conversation, self._sender.now(), body)
+                start = _Start(conversation, self._sender.now(), body)
+                await self._converse(start.begin(self._sender), conversation)
 
         await _gather(user() for _ in range(min(concurrency, len(conversations))))
 
-    async def _converse(self, conversation: Sequence[Request], due_s: float, body: bytes) -> None:
-        """Send a conversation's turns, each when it is due."""
-        end_s = due_s
-        for request in conversation:
-            if request.turn:
-                body = self._sender.body(request)
-                due_s = end_s + request.gap_s
-                if not await self._due(due_s):
-                    return
-            record = await self._sender.send(request, due_s=due_s, body=body)
-            end_s = record.end_s
-            self.records.append(record)
-            self._ended(record)
+    async def _converse(self, sending: Sending, conversation: Sequence[Request]) -> None:
+        """Finish a conversation's first turn, then send each further one when it is due."""
+        end_s = await self._finish(sending)
+        for request in conversation[1:]:
+            body = self._sender.body(request)
+            due_s = end_s + request.gap_s
+            if not await self._due(due_s):
+                return
+            end_s = await self._finish(self._sender.begin(request, due_s=due_s, body=body))
+
+    async def _finish(self, sending: Sending) -> float:
+        """Keep what became of it; return when it ended."""
+        record = await self._sender.finish(sending)
+        self.records.append(record)
+        self._ended(record)
+        return record.end_s
 
     async def _due(self, due_s: float) -> bool:
         """Wait until `due_s`; False where nothing more is to be sent. The moment is absolute, so that one late wake-up

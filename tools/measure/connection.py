@@ -7,16 +7,17 @@ else is done with a read, nothing is copied twice, and nothing is started (no ta
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, cast
 from urllib.parse import urlsplit
 
 import httptools
 
-__all__ = ["Connections", "Ending", "Reply", "Sink"]
+__all__ = ["Alarm", "Connections", "Ending", "Post", "Reply", "Sink"]
 
 # Servers commonly close an idle connection after 5 s; a request sent into that moment would fail by nobody's fault.
 _KEEP_ALIVE_S = 4.0
@@ -61,10 +62,20 @@ class Reply:
         return self.status == 200 and kind == b"text/event-stream"
 
 
+@dataclass(slots=True)
+class Alarm:
+    """Something that is due at a moment and mustn't wait until all that has arrived is read: the loop's own timers do.
+    `ring` is called after the first read past `due_s` (seconds on the performance counter)."""
+
+    due_s: float = math.inf
+    ring: Callable[[], None] = lambda: None
+
+
 class _Connection(asyncio.Protocol):
     """One connection, at most one exchange at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, alarm: Alarm) -> None:
+        self._alarm = alarm
         self.transport: asyncio.Transport
         self.closed = False
         self.reusable = False
@@ -82,31 +93,34 @@ class _Connection(asyncio.Protocol):
         self._streams = False
         self._whole = False
         self._parser = httptools.HttpResponseParser(self)
+        self._parse = self._parser.feed_data
         self.reusable = False
         self.transport.write(head + body)
         return self._finished
 
     def data_received(self, data: bytes) -> None:
-        at_s = time.perf_counter()
+        self._at_s = time.perf_counter()
         reply = self._reply
         if reply is None:  # nobody asked: whatever it is, the next answer mustn't begin with it
             self.close()
             return
-        self._at_s = at_s
         reply.received_bytes += len(data)
-        if not self._sink.done:
-            reply.last_s = at_s
+        was_done = self._sink.done
+        if not was_done:
+            reply.last_s = self._at_s
         try:
-            self._parser.feed_data(data)
+            self._parse(data)
         except httptools.HttpParserError as error:
             self._finish("bad_http", str(error))
             return
         if self._whole:
             self._finish("complete")
-        elif self._sink.done and self._streams:
+        elif self._sink.done and not was_done:
             self._loop.call_later(_LINGER_S, self._finish_if, reply)
-        elif len(reply.preview) >= _PREVIEW_BYTES:
+        elif reply.preview and len(reply.preview) >= _PREVIEW_BYTES:
             self._finish("complete")
+        if self._at_s >= self._alarm.due_s:
+            self._alarm.ring()
 
     def connection_lost(self, error: Exception | None) -> None:
         self.closed = True
@@ -167,6 +181,25 @@ class _Connection(asyncio.Protocol):
             self._finished.set_result(None)
 
 
+@dataclass(slots=True)
+class Post:
+    """A request under way."""
+
+    head: bytes
+    body: bytes
+    sink: Sink
+    deadline_s: float
+    "On the loop's clock."
+    connection: _Connection | None = None
+    reply: Reply = field(default_factory=Reply)
+    finished: asyncio.Future[None] | None = None
+
+    def sent_on(self, connection: _Connection) -> None:
+        """Send it now."""
+        self.connection, self.reply = connection, Reply()
+        self.finished = connection.exchange(self.head, self.body, self.sink, self.reply)
+
+
 class Connections:
     """Kept-alive connections to one server, as many as are needed. Close it to end them all."""
 
@@ -184,34 +217,41 @@ class Connections:
         self._port = parts.port or (443 if self._tls else 80)
         self._path = parts.path.rstrip("/")
         self._headers = "".join(f"{name}: {value}\r\n" for name, value in {"Host": parts.netloc, **headers}.items())
+        self.alarm = Alarm()
         self._idle: list[_Connection] = []
         self._all: set[_Connection] = set()
 
-    async def post(self, path: str, body: bytes, sink: Sink, *, timeout_s: float) -> Reply:
-        """POST `body` and read the answer: a 200's event stream into `sink`, the beginning of anything else.
+    def begin(self, path: str, body: bytes, sink: Sink, *, timeout_s: float) -> Post:
+        """Start to POST `body`: where a connection is kept it is sent at once, else `finish` makes one."""
+        head = f"POST {self._path}{path} HTTP/1.1\r\n{self._headers}Content-Length: {len(body)}\r\n\r\n".encode(
+            "latin-1"
+        )
+        post = Post(head, body, sink, asyncio.get_running_loop().time() + timeout_s)
+        kept = self._kept()
+        if kept is not None:
+            post.sent_on(kept)
+        return post
+
+    async def finish(self, post: Post) -> Reply:
+        """Read the answer: a 200's event stream into the post's sink, the beginning of anything else.
 
         Nothing that the server does raises, except that nobody is there. Cancelling closes the connection.
 
         Raises:
             OSError: no connection.
         """
-        head = f"POST {self._path}{path} HTTP/1.1\r\n{self._headers}Content-Length: {len(body)}\r\n\r\n".encode(
-            "latin-1"
-        )
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + timeout_s
-        kept = self._kept()
-        if kept is not None:
-            reply = await self._exchange(kept, head, body, sink, deadline_s)
+        if post.connection is not None:
+            reply = await self._answered(post)
             if reply.ending != "dropped" or reply.received_bytes:
                 return reply
             # The server closed an idle connection as we wrote to it, as HTTP allows: not an answer, not a fault.
         try:
-            async with asyncio.timeout_at(deadline_s):
+            async with asyncio.timeout_at(post.deadline_s):
                 made = await self._connect()
         except TimeoutError:
             return Reply(ending="timed_out", detail="no connection")
-        return await self._exchange(made, head, body, sink, deadline_s)
+        post.sent_on(made)
+        return await self._answered(post)
 
     def close(self) -> None:
         """End every connection at once, also those in use."""
@@ -231,19 +271,19 @@ class Connections:
 
     async def _connect(self) -> _Connection:
         loop = asyncio.get_running_loop()
-        _, connection = await loop.create_connection(_Connection, self._host, self._port, ssl=self._tls)
+        _, connection = await loop.create_connection(
+            lambda: _Connection(self.alarm), self._host, self._port, ssl=self._tls
+        )
         self._all.add(connection)
         return connection
 
-    async def _exchange(
-        self, connection: _Connection, head: bytes, body: bytes, sink: Sink, deadline_s: float
-    ) -> Reply:
-        reply = Reply()
-        loop = asyncio.get_running_loop()
-        finished = connection.exchange(head, body, sink, reply)
-        timer = loop.call_at(deadline_s, connection.give_up)
+    async def _answered(self, post: Post) -> Reply:
+        connection = post.connection
+        assert connection is not None
+        timer = asyncio.get_running_loop().call_at(post.deadline_s, connection.give_up)
         try:
-            await finished
+            assert post.finished is not None
+            await post.finished
         except asyncio.CancelledError:
             connection.close()
             self._drop(connection)
@@ -255,7 +295,7 @@ class Connections:
             self._idle.append(connection)
         else:
             self._drop(connection)
-        return reply
+        return post.reply
 
     def _drop(self, connection: _Connection) -> None:
         self._all.discard(connection)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import signal
 import time
 from dataclasses import dataclass, field
@@ -234,6 +235,7 @@ def main() -> None:
     parser.add_argument("--itl-ms", type=float, default=10.0)
     parser.add_argument("--plain", action="store_true", help="tell neither token ids nor running usage")
     given = parser.parse_args()
+    gc.disable()  # its pauses would be taken for the client's
     mock = Mock(Delays(given.ttft_ms / 1000, given.itl_ms / 1000), not given.plain)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(mock, given.host, given.port))

@@ -5,19 +5,31 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import NoReturn
 
 from tools.measure.answer import Answer, AnswerFault, quoted
-from tools.measure.connection import Connections, Reply
+from tools.measure.connection import Alarm, Connections, Post, Reply
 from tools.measure.dialect import Dialect
 from tools.measure.records import Outcome, RequestRecord
 from tools.measure.workload import Request
 from tools.targets.target import Endpoint
 
-__all__ = ["Sender", "open_sender"]
+__all__ = ["Sender", "Sending", "open_sender"]
 
 _PATH = "/v1/chat/completions"
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """A request that was sent. Times are the sender's."""
+
+    request: Request
+    due_s: float
+    sent_s: float
+    answer: Answer
+    post: Post
 
 
 class Sender:
@@ -27,41 +39,57 @@ class Sender:
     def __init__(
         self, connections: Connections, model: str, dialect: Dialect, timeout_s: float, start_s: float | None = None
     ) -> None:
-        self._start_s = time.perf_counter() if start_s is None else start_s
+        self.start_s = time.perf_counter() if start_s is None else start_s
         self._connections = connections
         self._model = model
         self._dialect = dialect
         self._timeout_s = timeout_s
 
     def now(self) -> float:
-        return time.perf_counter() - self._start_s
+        return time.perf_counter() - self.start_s
 
     def body(self, request: Request) -> bytes:
         """What `send` will put on the wire; made beforehand, it costs no send any time."""
         return self._dialect.body(request, self._model)
 
+    @property
+    def alarm(self) -> Alarm:
+        """Rings after the first read past its moment, which is on the performance counter (see `start_s`)."""
+        return self._connections.alarm
+
     async def send(self, request: Request, *, due_s: float, body: bytes | None = None) -> RequestRecord:
         """Send `request` now and return what became of it, at the latest `timeout_s` after `due_s`."""
+        return await self.finish(self.begin(request, due_s=due_s, body=body))
+
+    def begin(self, request: Request, *, due_s: float, body: bytes | None = None) -> Sending:
+        """Send `request` at once, where a connection is kept; `finish` must follow."""
         body = self.body(request) if body is None else body
         answer = Answer()
+        sent_s = self.now()
+        timeout_s = max(due_s + self._timeout_s - sent_s, 0.0)
+        return Sending(
+            request, due_s, sent_s, answer, self._connections.begin(_PATH, body, answer, timeout_s=timeout_s)
+        )
+
+    async def finish(self, sending: Sending) -> RequestRecord:
+        """What became of it."""
+        answer = sending.answer
         outcome: Outcome = "failed"
         error = ""
         reply: Reply | None = None
-        sent_s = self.now()
-        timeout_s = max(due_s + self._timeout_s - sent_s, 0.0)
         try:
-            reply = await self._connections.post(_PATH, body, answer, timeout_s=timeout_s)
+            reply = await self._connections.finish(sending.post)
             if reply.ending == "timed_out":
                 outcome, error = "timed_out", f"timed_out: {self._waited(answer, reply)}"
             else:
                 _check(reply, answer)
-                answer.verify(request.max_tokens)
+                answer.verify(sending.request.max_tokens)
                 outcome = "ok"
         except AnswerFault as fault:
             error = str(fault)
         except OSError as failure:
             error = f"connect: {quoted(str(failure))}"
-        return self._record(request, answer, reply, due_s=due_s, sent_s=sent_s, outcome=outcome, error=error)
+        return self._record(sending, reply, outcome, error)
 
     def _waited(self, answer: Answer, reply: Reply) -> str:
         """In which way an answer didn't end."""
@@ -75,30 +103,21 @@ class Sender:
             return f"{limit}; {reply.received_bytes} bytes came, and not one whole event"
         return f"{limit}; nothing came"
 
-    def _record(
-        self,
-        request: Request,
-        answer: Answer,
-        reply: Reply | None,
-        *,
-        due_s: float,
-        sent_s: float,
-        outcome: Outcome,
-        error: str,
-    ) -> RequestRecord:
+    def _record(self, sending: Sending, reply: Reply | None, outcome: Outcome, error: str) -> RequestRecord:
+        request, answer = sending.request, sending.answer
         output_tokens, source = answer.output()
-        start_s = self._start_s
+        start_s = self.start_s
         ended_s = reply.last_s if reply is not None and outcome == "ok" else None
         return RequestRecord(
             index=request.index,
-            scheduled_s=due_s,
-            sent_s=sent_s,
+            scheduled_s=sending.due_s,
+            sent_s=sending.sent_s,
             outcome=outcome,
             end_s=self.now() if ended_s is None else ended_s - start_s,
             http_status=reply.status if reply is not None else None,
             error=error,
             first_chunk_s=None if answer.first_chunk_s is None else answer.first_chunk_s - start_s,
-            token_times_s=tuple(at_s - start_s for at_s in answer.token_times()),
+            token_times_s=tuple([at_s - start_s for at_s in answer.token_times()]),
             token_counts=answer.token_counts(),
             prompt_tokens=answer.prompt_tokens,
             output_tokens=output_tokens,

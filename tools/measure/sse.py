@@ -24,7 +24,18 @@ class SseDecoder:
         self._data_bytes = 0
         self._after_cr = False
         self._at_start = True
-        self._between = True
+        self._between = True  # nothing of an event is held back
+
+    def is_one_event(self, received: bytes) -> bool:
+        """Whether `received`, were it fed next, is one whole event of one line: `data: ...`. Then its data may be taken
+        as `received[6:-2]` instead, and the decoder needn't know of it."""
+        return (
+            received.startswith(b"data: ")
+            and received.endswith(b"\n\n")
+            and received.find(b"\n") == len(received) - 2
+            and self._between
+            and b"\r" not in received
+        )
 
     def feed(self, received: bytes) -> list[bytes]:
         """The `data` of every event that `received` completes.
@@ -32,19 +43,6 @@ class SseDecoder:
         Raises:
             SseError: an event of more than 8 MiB.
         """
-        # Nearly every read is one whole event of one line; this is the same answer, sooner.
-        if (
-            self._between
-            and received.startswith(b"data: ")
-            and received.endswith(b"\n\n")
-            and received.find(b"\n") == len(received) - 2
-            and b"\r" not in received
-        ):
-            self._at_start = False
-            return [received[6:-2]]
-        return self._feed(received)
-
-    def _feed(self, received: bytes) -> list[bytes]:
         if self._after_cr and received.startswith(b"\n"):
             received = received[1:]  # the second half of a CRLF that was split between two reads
             self._after_cr = False
