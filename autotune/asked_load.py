@@ -10,11 +10,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from tools.errors import UserError
-from tools.manifests.yaml_file import YamlFile
 from tools.measure.slo import Slo
 from tools.measure.workload import Workload, WorkloadClass, WorkloadSpec, materialise
 from tools.measure.workload_file import read_workload
 from tools.traces.presets import PRESETS, preset
+from tools.traces.spec_file import read_spec
 
 __all__ = ["AskedLoad", "asked_load", "judged_by"]
 
@@ -32,6 +32,8 @@ class AskedLoad:
 
     spec: WorkloadSpec
     slo: Slo = field(default_factory=Slo)
+    objective: str | None = None
+    "The metric that it is judged by, where it names one."
     fixed: Workload | None = None
     "Where the very requests were given, there is nothing to draw."
 
@@ -45,6 +47,17 @@ class AskedLoad:
             raise UserError("expected no --requests: the workload's file holds the very requests")
         fields = {**self.spec.model_dump(by_alias=True, exclude_unset=True), "requests": requests}
         return replace(self, spec=_valid(WorkloadSpec, fields, "--requests"))
+
+    def arriving(self, arrivals: Mapping[str, Any]) -> AskedLoad:
+        """The same requests at other moments.
+
+        Raises:
+            UserError: the very requests were given.
+        """
+        if self.fixed is not None:
+            raise UserError("expected no other arrivals: the workload's file holds the very requests and their moments")
+        fields = {**self.spec.model_dump(by_alias=True, exclude_unset=True), "arrivals": dict(arrivals)}
+        return replace(self, spec=_valid(WorkloadSpec, fields, "the arrivals"))
 
     def workload(self, seed: int | None = None) -> Workload:
         """The requests to send; `seed` draws others of the same distribution.
@@ -62,14 +75,14 @@ class AskedLoad:
         return self.fixed
 
 
-def judged_by(spec: WorkloadSpec) -> str:
-    """The metric that work of this class is judged by before all others."""
-    return _JUDGED_BY[spec.workload_class]
+def judged_by(load: AskedLoad) -> str:
+    """The metric that it is judged by before all others: its own word, else what work of this class is about."""
+    return load.objective or _JUDGED_BY[load.spec.workload_class]
 
 
 def asked_load(source: str | None, flags: Mapping[str, Any]) -> AskedLoad:
-    """What `source` names: a preset, a YAML file with a `workload:` (and `slo:`) section, or a file that `workload
-    materialise` wrote. Without one, what the flags say.
+    """What `source` names: a preset, a YAML file with a `workload:` section, or a file that `workload materialise`
+    wrote. Without one, what the flags say.
 
     Raises:
         UserError: no such thing, or not a valid workload.
@@ -78,16 +91,12 @@ def asked_load(source: str | None, flags: Mapping[str, Any]) -> AskedLoad:
         return AskedLoad(_valid(WorkloadSpec, flags, "the workload flags"))
     if source in PRESETS:
         found = preset(source)
-        return AskedLoad(found.spec, found.slo)
+        return AskedLoad(found.spec, found.slo, found.objective)
     path = Path(source)
     if path.name.endswith((".jsonl", ".jsonl.gz")):
         workload = read_workload(path)
         return AskedLoad(workload.spec, fixed=workload)
-    data = YamlFile.read(path).data
-    if not isinstance(data, dict) or "workload" not in data:
-        raise UserError(f"{path}: expected a workload: section, found none")
-    spec = _valid(WorkloadSpec, data["workload"], f"{path}: workload")
-    return AskedLoad(spec, _valid(Slo, data.get("slo", {}), f"{path}: slo"))
+    return AskedLoad(*read_spec(path))
 
 
 def _valid(model: Any, data: Any, where: str) -> Any:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -30,7 +32,15 @@ class Deployed:
 
 
 def is_url(target: str) -> bool:
-    """Whether TARGET names a running server rather than a file."""
+    """Whether TARGET names a running server rather than a file.
+
+    Raises:
+        UserError: it is neither, but looks like a server's address.
+    """
+    if "://" not in target and re.fullmatch(r"[\w.-]+:\d+(/.*)?", target) and not Path(target).exists():
+        raise UserError(
+            f"{target}: expected a deployment's file or a URL, found no such file; for a server say http://{target}"
+        )
     return "://" in target
 
 
@@ -44,7 +54,12 @@ def api_key(variable: str | None) -> str | None:
         return None
     if variable not in os.environ:
         raise UserError(f"--key-env: expected the variable {variable} to hold the key, found it unset")
-    return os.environ[variable]
+    key = os.environ[variable].strip()
+    if not key or not key.isascii() or not key.isprintable():
+        raise UserError(
+            f"--key-env: expected {variable} to hold a key of printable ASCII letters, found something else"
+        )
+    return key
 
 
 def running_endpoint(url: str, model: str | None, key: str | None) -> Endpoint:
@@ -53,8 +68,27 @@ def running_endpoint(url: str, model: str | None, key: str | None) -> Endpoint:
     Raises:
         UserError: nothing answers there, or it serves no or several models and none was named.
     """
-    base_url = url.rstrip("/").removesuffix("/v1")
+    base_url = _checked(url).rstrip("/").removesuffix("/v1")
     return Endpoint(base_url, model or _only_model(base_url, key), api_key=key)
+
+
+def _checked(url: str) -> str:
+    """`url`, where requests can be sent to it.
+
+    Raises:
+        UserError: another scheme, no host, no such port, a name and password in it.
+    """
+    expected = f"{url}: expected http(s)://HOST:PORT"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise UserError(f"{expected}, found {error}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UserError(f"{expected}, found the scheme {parts.scheme!r} and the host {parts.hostname!r}")
+    if parts.username is not None or parts.query or parts.fragment or port == 0:
+        raise UserError(f"{expected}, found more than that; a key goes into a variable that --key-env names")
+    return url
 
 
 @contextmanager

@@ -64,6 +64,7 @@ def run_trial(
     with_greedy: bool = False,
     on_progress: ProgressCallback | None = None,
     workers: int = 1,
+    draining: bool = False,
 ) -> TrialResult:
     """Launch, warm up, load, read counters before and after, stop.
 
@@ -71,13 +72,14 @@ def run_trial(
         with_greedy: record greedy outputs of the evaluation prompts after the load, for the quality verifier.
         on_progress: told requests done, requests in all and seconds left.
         workers: processes that send the load.
+        draining: the first Ctrl-C stops sending, and what was sent is measured.
     """
     ready_s = 0.0
     try:
         with launched(target, config, log=log, timeout_s=ready_timeout_s) as endpoint:
             ready_s = endpoint.ready_s
             try:
-                measurement = _measure(target, endpoint, config, workload, on_progress, workers)
+                measurement = _measure(target, endpoint, config, workload, on_progress, workers, draining)
                 greedy = record_greedy(endpoint, order_seed=workload.seed) if with_greedy else None
             except LaunchFailed as unreachable:
                 raise target.postmortem(endpoint) or unreachable from None
@@ -95,11 +97,12 @@ def _measure(
     workload: Workload,
     on_progress: ProgressCallback | None,
     workers: int,
+    draining: bool,
 ) -> Measurement:
     dialect = warm_up(endpoint, workload)
     target.reset_cache(endpoint)
     identity_before, counters_before = target.identify(endpoint), target.counters(endpoint)
-    load = drive(endpoint, workload, dialect=dialect, on_progress=on_progress, workers=workers)
+    load = drive(endpoint, workload, dialect=dialect, on_progress=on_progress, workers=workers, draining=draining)
     counters_after, identity_after = target.counters(endpoint), target.identify(endpoint)
     return Measurement.of(
         workload,

@@ -11,6 +11,7 @@ RULE = "soundness.doubts"
 
 def verify(evidence: Evidence) -> Verdict:
     """No trial has a doubt that makes it invalid (see `tools.measure.doubts`), such as a client that was the limit.
+    What needs the workload, prefix hits, is asked by `accounting`.
 
     An invalid trial is no slow trial and no fast one: nothing follows from it, so it is measured again or left.
     """

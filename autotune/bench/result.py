@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -87,6 +88,8 @@ class Bench:
     plan: Plan | None = None
     "What these trials resolve, where that was asked."
     price_per_hour: float | None = None
+    ended_early: str = ""
+    "Why there are fewer trials than were asked for."
 
     @property
     def valid(self) -> bool:
@@ -94,23 +97,26 @@ class Bench:
 
     @property
     def interrupted(self) -> bool:
-        """Whether the last load was cut short by the user."""
-        last = self.trials[-1]
-        return last.measurement.offered < len(last.workload.requests)
+        """Whether its user ended it."""
+        return self.ended_early == "interrupted"
+
+    @cached_property
+    def counted(self) -> tuple[BenchTrial, ...]:
+        """The trials whose numbers count: whole and valid ones; where there is none, the best there is."""
+        whole = [trial for trial in self.trials if not trial.measurement.cut_short] or list(self.trials)
+        return tuple([trial for trial in whole if trial.valid] or whole)
 
     @cached_property
     def replicated(self) -> dict[str, Replicated]:
-        """Over the valid trials; over all of them where none is."""
-        chosen = [trial for trial in self.trials if trial.valid] or list(self.trials)
-        return across([trial.summary for trial in chosen])
+        """Over the trials that count."""
+        return across([trial.summary for trial in self.counted])
 
     @cached_property
     def shown(self) -> BenchTrial:
-        """The trial that stands for all in pictures and per-request files: the middle one by the metric."""
-        worst = float("inf") if lower_is_better(self.metric) else float("-inf")
-        ranked = sorted(self.trials, key=lambda trial: (not trial.valid, trial.summary.get(self.metric, worst)))
-        valid = sum(trial.valid for trial in ranked) or len(ranked)
-        return ranked[(valid - 1) // 2]
+        """The trial that stands for all in pictures: of those that count the middle one by the metric."""
+        worst = math.inf if lower_is_better(self.metric) else -math.inf
+        ranked = sorted(self.counted, key=lambda trial: trial.summary.get(self.metric, worst))
+        return ranked[(len(ranked) - 1) // 2]
 
     def tokens_per_price(self) -> dict[str, float]:
         """Millions of tokens per currency unit; empty where no price was named."""
@@ -128,6 +134,7 @@ class Bench:
             "metric": self.metric,
             "valid": self.valid,
             "interrupted": self.interrupted,
+            "ended_early": self.ended_early,
             "floor": self.floor.to_json() if self.floor is not None else None,
             **self.tokens_per_price(),
         }

@@ -36,7 +36,7 @@ def show(bench: Bench) -> None:
     for name, value in bench.tokens_per_price().items():
         out.print(f"{name}: {value:.4g} millions of tokens per currency unit")
     if bench.plan is not None:
-        out.print(f"resolve: {resolved(bench.metric, len(trials), bench.plan)}")
+        out.print(f"resolve: {resolved(bench.metric, len(bench.counted), bench.plan)}")
     client = bench.shown.measurement.client
     out.print(f"client: send lag p99 {client.send_lag_p99_ms:.2f} ms, {client.cpu_share:.0%} of a core")
     if bench.floor is not None:
@@ -49,6 +49,8 @@ def show(bench: Bench) -> None:
             out.print(f"error: {escape(prefix + error)}")
     for miss in bench.shown.slo.misses({name: found.mean for name, found in bench.replicated.items()}):
         out.print(f"[red]out of SLO[/]: {escape(str(miss))}")
+    if bench.ended_early:
+        out.print(f"[yellow]ended early[/]: {escape(bench.ended_early)}")
     if not bench.valid:
         out.print("[red]INVALID[/]: these numbers aren't the server's; see the doubts")
 
@@ -82,7 +84,8 @@ def _table(bench: Bench) -> Table:
     table = Table("", *_STATISTICS, title_justify="left")
     table.title = f"{bench.target}: {_answered(bench.shown)}"
     if len(bench.trials) > 1:
-        table.title = f"{bench.target}: {len(bench.trials)} trials, their means ± 95 % between trials"
+        counted = f"{len(bench.counted)} of {len(bench.trials)} trials count"
+        table.title = f"{bench.target}: {counted}, their means ± 95 % between trials"
     digits = 1
     for family in _LATENCIES:
         names = [f"{statistic}_{family}_ms" for statistic in _STATISTICS]

@@ -83,6 +83,7 @@ class DeploymentSubject:
             ready_timeout_s=deployment.ready_timeout_s,
             on_progress=on_progress,
             workers=self.workers,
+            draining=True,
         )
         if result.measurement is None:
             assert result.failure is not None

@@ -109,10 +109,13 @@ def test_an_effect_is_resolved_or_it_is_said_that_the_budget_cannot(mock: Endpoi
     plan = json.loads(done.stdout)["resolve"]
     assert plan["feasible"] and plan["promised_half_width"] <= 0.8
     assert len(json.loads(done.stdout)["trials"]) >= plan["trials_per_side"] >= 5
-    done = bench(mock.base_url, *flags, "--resolve", "0.001%", "--budget", "3s", cwd=tmp_path)
+    done = bench(mock.base_url, *flags, "--resolve", "0.001%", "--budget", "30s", cwd=tmp_path)
     assert done.returncode == 3, done.stderr
-    plan = json.loads(done.stdout)["resolve"]
-    assert not plan["feasible"] and len(json.loads(done.stdout)["trials"]) == 3  # the pilot, and no more
+    found = json.loads(done.stdout)
+    assert not found["resolve"]["feasible"] and 3 <= len(found["trials"]) <= 6  # the pilot, and no more
+    done = bench(mock.base_url, *flags, "--resolve", "5%", "--budget", "1s", cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert "can't resolve anything" in json.loads(done.stdout)["ended_early"]  # said after one trial
 
 
 def test_the_very_requests_can_be_given(mock: Endpoint, tmp_path: Path) -> None:
@@ -141,6 +144,9 @@ def test_the_very_requests_can_be_given(mock: Endpoint, tmp_path: Path) -> None:
         (("--slo", "ttft=5"), "expected a bound in ms"),
         (("--out", "no/such/folder/x.json"), "expected a folder to write to"),
         (("--price", 0), "expected a price per hour above 0"),
+        (("--out", "x.csv"), "expected a name that ends in .jsonl.gz"),
+        (("--out", "."), "expected the name of a file"),
+        (("--workload", "chat-plus", "--input", 20), "expected lengths from one place"),
     ],
 )
 def test_wrong_usage_is_told_and_nothing_is_left(
@@ -151,9 +157,11 @@ def test_wrong_usage_is_told_and_nothing_is_left(
     assert "Traceback" not in done.stderr and list(tmp_path.iterdir()) == []
 
 
-def test_the_first_ctrl_c_drains_and_shows_what_was_measured(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_first_ctrl_c_drains_and_shows_what_was_measured(tmp_path: Path, workers: int) -> None:
     with mock_server(ttft_ms=300, itl_ms=100) as endpoint:
         flags = ["--rate", "10", "--requests", "5000", "--input", "16", "--output", "10", "--no-floor", "--json"]
+        flags += ["--workers", str(workers), "--trials", "2"]
         command = [sys.executable, "-m", "autotune", "bench", endpoint.base_url, *flags]
         process = subprocess.Popen(
             command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
@@ -170,3 +178,30 @@ def test_the_first_ctrl_c_drains_and_shows_what_was_measured(tmp_path: Path) -> 
     assert process.returncode == 130, stderr
     found = json.loads(stdout)
     assert found["interrupted"] and 5 <= found["completed"] < 5000 and found["failed"] == 0
+    assert "trials" not in found  # the second one wasn't begun
+
+
+def test_arrivals_and_requests_of_a_workload_can_be_others(mock: Endpoint, tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_text(
+        "workload:\n  requests: 500\n  prompt_tokens: 12\n  output_tokens: 3\n"
+        "  arrivals: {kind: poisson, rate_rps: 1}\nobjective: {metric: output_throughput}\n"
+    )
+    flags = ("--workload", "w.yaml", "--requests", 10, "--rate", 100, "--no-floor", "--json", "--out", "r.jsonl")
+    done = bench(mock.base_url, *flags, "--trials", 2, cwd=tmp_path)
+    found = json.loads(done.stdout)
+    assert found["metric"] == "output_throughput" and found["completed"] == 10 and found["duration"] < 5
+    assert sorted(path.name for path in tmp_path.glob("r*")) == ["r.1.jsonl", "r.2.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("localhost:8000", "for a server say http://localhost:8000"),
+        ("ws://localhost:8000", "found the scheme 'ws'"),
+        ("http://localhost:99999", "expected http(s)://HOST:PORT"),
+        ("http://me:secret@localhost:8000", "a key goes into a variable"),
+    ],
+)
+def test_a_target_that_is_none_is_told(tmp_path: Path, target: str, says: str) -> None:
+    done = bench(target, "--model", "m", "--no-floor", cwd=tmp_path)
+    assert done.returncode == 1 and says in done.stderr and "Traceback" not in done.stderr, done.stderr

@@ -140,3 +140,37 @@ def test_a_body_without_end_does_not_hold_the_client() -> None:
         (record,) = drive(endpoint, workload(1, timeout_s=60), dialect=Dialect()).records
     assert record.error.startswith("http_500: xxx")
     assert time.monotonic() - started < 50
+
+
+def test_a_body_whose_end_comes_late_delays_nobody_and_its_connection_is_kept() -> None:
+    asked: list[int] = []
+
+    async def answer(body: bytes) -> AsyncIterator[bytes]:
+        asked.append(1)
+        told = FRAMINGS["chunked"]
+        yield told[:-5]
+        await asyncio.sleep(0.03)
+        yield told[-5:]
+
+    with serve_bytes(answer, keep=True) as endpoint:
+        load = drive(endpoint, workload(8, {"kind": "closed", "concurrency": 1}), dialect=Dialect())
+    assert [record.outcome for record in load.records] == ["ok"] * 8, [record.error for record in load.records]
+    assert len(asked) == 8
+
+
+def test_a_switch_of_protocols_is_no_answer() -> None:
+    async def answer(body: bytes) -> AsyncIterator[bytes]:
+        yield b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nxx"
+
+    with serve_bytes(answer) as endpoint:
+        (record,) = drive(endpoint, workload(1, timeout_s=3), dialect=Dialect()).records
+    assert record.outcome != "ok"
+
+
+def test_an_aborted_answer_is_none() -> None:
+    async def answer(body: bytes) -> AsyncIterator[bytes]:
+        yield FRAMINGS["with a length"].replace(b'"finish_reason": "length"', b'"finish_reason": "abort" ')
+
+    with serve_bytes(answer) as endpoint:
+        (record,) = drive(endpoint, workload(1), dialect=Dialect()).records
+    assert record.error.startswith("aborted: ")

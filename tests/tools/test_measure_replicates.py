@@ -38,3 +38,10 @@ def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
         assert told.low is not None and told.high is not None
         held += told.low <= 100 <= told.high
     assert 0.935 <= held / 2000 <= 0.965
+
+
+def test_shares_stay_shares_and_counts_are_averaged_as_they_are() -> None:
+    told = across([{"slo_attainment": 1.0, "failed": 1.0}, {"slo_attainment": 0.9, "failed": 3.0}])
+    share = told["slo_attainment"]
+    assert share.mean == pytest.approx(0.95) and share.high == 1.0
+    assert told["failed"].mean == pytest.approx(2.0) and told["failed"].low == 0.0

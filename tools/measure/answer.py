@@ -15,6 +15,7 @@ from tools.measure.sse import SseDecoder, SseError
 
 __all__ = ["Answer", "AnswerFault", "quoted"]
 
+_ABORTED = ("abort", "aborted", "cancelled", "error")
 _TEXT_FIELDS = ("content", "reasoning", "reasoning_content", "refusal")
 
 
@@ -77,6 +78,8 @@ class Answer:
             raise AnswerFault("empty_choices", "expected a choice in the stream, found none")
         if self.finish_reason is None:
             raise AnswerFault("no_finish_reason", "expected a finish_reason before the end of the stream")
+        if self.finish_reason in _ABORTED:
+            raise AnswerFault("aborted", f"the server gave the answer up: finish_reason {self.finish_reason}")
         if not self.done:
             raise AnswerFault("no_done", "expected `data: [DONE]` at the end of the stream")
         if self.output_tokens is None or self.prompt_tokens is None:
@@ -148,7 +151,7 @@ class Answer:
             self._take_prompt_ids(choice.get("prompt_token_ids") or told("prompt_token_ids"))
         reason = choice.get("finish_reason")
         if reason:
-            self.finish_reason = str(reason)
+            self.finish_reason = str(reason.get("type") if type(reason) is dict else reason)
         ids = choice.get("token_ids")
         chunks.append((at_s, _text(choice), None if ids is None else _ids(ids), self.output_tokens if usage else None))
 

@@ -64,7 +64,9 @@ def drive(
         from tools.measure.workers import drive_in_processes
 
         chosen = _run(_probed(endpoint, workload, dialect))
-        return drive_in_processes(endpoint, workload, dialect=chosen, on_progress=on_progress, workers=workers)
+        return drive_in_processes(
+            endpoint, workload, dialect=chosen, on_progress=on_progress, workers=workers, draining=draining
+        )
     return _run(run_load(endpoint, workload, dialect=dialect, on_progress=on_progress, draining=draining))
 
 

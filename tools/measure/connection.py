@@ -21,7 +21,7 @@ __all__ = ["Alarm", "Connections", "Ending", "Post", "Reply", "Sink"]
 
 # Servers commonly close an idle connection after 5 s; a request sent into that moment would fail by nobody's fault.
 _KEEP_ALIVE_S = 4.0
-# After the answer's last event only the end of the body is due; reading it lets the connection be used again.
+# After an answer's last event only the end of its body is due; reading it lets the connection be used again.
 _LINGER_S = 0.1
 _PREVIEW_BYTES = 4096
 
@@ -74,8 +74,12 @@ class Alarm:
 class _Connection(asyncio.Protocol):
     """One connection, at most one exchange at a time."""
 
-    def __init__(self, alarm: Alarm) -> None:
+    def __init__(self, alarm: Alarm, over: Callable[[_Connection], None]) -> None:
+        """`over` is called once after each exchange, when nothing more of it can come."""
         self._alarm = alarm
+        self._over = over
+        self._lingering = False
+        "The answer is complete, the end of its body hasn't come yet."
         self.transport: asyncio.Transport
         self.closed = False
         self.reusable = False
@@ -101,26 +105,33 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._at_s = time.perf_counter()
         reply = self._reply
-        if reply is None:  # nobody asked: whatever it is, the next answer mustn't begin with it
-            self.close()
+        if reply is None:
+            self._rest(data)
             return
         reply.received_bytes += len(data)
-        was_done = self._sink.done
-        if not was_done:
-            reply.last_s = self._at_s
+        reply.last_s = self._at_s
         try:
             self._parse(data)
-        except httptools.HttpParserError as error:
-            self._finish("bad_http", str(error))
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._finish("bad_http", str(error) or "a switch to another protocol")
             return
-        if self._whole:
-            self._finish("complete")
-        elif self._sink.done and not was_done:
-            self._loop.call_later(_LINGER_S, self._finish_if, reply)
-        elif reply.preview and len(reply.preview) >= _PREVIEW_BYTES:
+        if self._whole or self._sink.done or len(reply.preview) >= _PREVIEW_BYTES:
             self._finish("complete")
         if self._at_s >= self._alarm.due_s:
             self._alarm.ring()
+
+    def _rest(self, data: bytes) -> None:
+        """What comes after an answer's last event: the end of its body, after which the connection can be kept."""
+        if not self._lingering:  # nobody asked: whatever it is, the next answer mustn't begin with it
+            self.close()
+            return
+        try:
+            self._parse(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._whole, self.reusable = True, False
+        if self._whole:
+            self._lingering = False
+            self._over(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.closed = True
@@ -142,8 +153,8 @@ class _Connection(asyncio.Protocol):
     # What the parser calls.
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        assert self._reply is not None
-        self._reply.headers[name.lower()] = value
+        if self._reply is not None:  # else a trailer
+            self._reply.headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
         assert self._reply is not None
@@ -159,26 +170,29 @@ class _Connection(asyncio.Protocol):
             self._reply.preview += body[:_PREVIEW_BYTES]
 
     def on_message_complete(self) -> None:
-        assert self._reply is not None
-        if self._reply.status is not None and self._reply.status >= 200:
+        if self._reply is None or (self._reply.status is not None and self._reply.status >= 200):
             self._whole = True
             self.reusable = bool(self._parser.should_keep_alive())
         else:
             self._reply.headers.clear()  # an interim answer (100, 103): the real one follows
-
-    def _finish_if(self, reply: Reply) -> None:
-        if self._reply is reply:
-            self._finish("complete")
 
     def _finish(self, ending: Ending, detail: str = "") -> None:
         reply, self._reply = self._reply, None
         if reply is None:
             return
         reply.ending, reply.detail = ending, detail
-        if not self.reusable:
-            self.close()
+        if ending == "complete" and self._streams and not self._whole and not self.closed:
+            self._lingering = True
+            self._loop.call_later(_LINGER_S, self._linger_no_more)
+        else:
+            self._over(self)
         if not self._finished.done():
             self._finished.set_result(None)
+
+    def _linger_no_more(self) -> None:
+        if self._lingering:
+            self._lingering = False
+            self._over(self)
 
 
 @dataclass(slots=True)
@@ -246,10 +260,12 @@ class Connections:
                 return reply
             # The server closed an idle connection as we wrote to it, as HTTP allows: not an answer, not a fault.
         try:
-            async with asyncio.timeout_at(post.deadline_s):
+            async with asyncio.timeout_at(post.deadline_s) as limit:
                 made = await self._connect()
         except TimeoutError:
-            return Reply(ending="timed_out", detail="no connection")
+            if not limit.expired():
+                raise  # the operating system's own limit: nobody is there
+            return Reply(ending="timed_out")
         post.sent_on(made)
         return await self._answered(post)
 
@@ -272,7 +288,7 @@ class Connections:
     async def _connect(self) -> _Connection:
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
-            lambda: _Connection(self.alarm), self._host, self._port, ssl=self._tls
+            lambda: _Connection(self.alarm, self._over), self._host, self._port, ssl=self._tls
         )
         self._all.add(connection)
         return connection
@@ -290,12 +306,15 @@ class Connections:
             raise
         finally:
             timer.cancel()
+        return post.reply
+
+    def _over(self, connection: _Connection) -> None:
+        """Keep it for the next request, where that's possible."""
         if connection.reusable and not connection.closed:
             connection.idle_since_s = time.perf_counter()
             self._idle.append(connection)
         else:
             self._drop(connection)
-        return post.reply
 
     def _drop(self, connection: _Connection) -> None:
         self._all.discard(connection)

@@ -23,15 +23,19 @@ class ClientHealth:
     it is the busiest one's."""
     workers: int = 1
     "Processes that shared the load."
+    cores_used: float | None = None
+    "CPU time of all of them / wall time; None where it isn't known."
 
     @classmethod
     def of(cls, records: Sequence[RequestRecord], *, cpu_s: float, wall_s: float) -> ClientHealth:
-        return cls(send_lag_p99_ms=_lag_p99_ms(records), cpu_share=cpu_s / wall_s if wall_s > 0 else 0.0)
+        share = cpu_s / wall_s if wall_s > 0 else 0.0
+        return cls(_lag_p99_ms(records), share, cores_used=share)
 
     @classmethod
     def together(cls, records: Sequence[RequestRecord], workers: Sequence[ClientHealth]) -> ClientHealth:
         """Of all `workers` and the `records` that they brought home."""
-        return cls(_lag_p99_ms(records), max(worker.cpu_share for worker in workers), len(workers))
+        shares = [worker.cpu_share for worker in workers]
+        return cls(_lag_p99_ms(records), max(shares), len(workers), sum(shares))
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -37,6 +37,8 @@ class Measurement:
     identity_after: Identity | None = None
     counters_before: Counters | None = None
     counters_after: Counters | None = None
+    cut_short: bool = False
+    "Its user stopped the load: requests that weren't due yet were never sent, and aren't counted as offered."
 
     @classmethod
     def of(
@@ -67,6 +69,7 @@ class Measurement:
             identity_after=identity_after,
             counters_before=counters_before,
             counters_after=counters_after,
+            cut_short=load.cut_short,
         )
 
     @property

@@ -12,13 +12,16 @@ from tools.measure.dependence import t_quantile
 
 __all__ = ["Replicated", "across"]
 
+_COUNTS = ("completed", "failed", "timed_out")
+_SHARES = ("slo_attainment", "stutter_share", "prefix_hit_rate")
+
 
 @dataclass(frozen=True, slots=True)
 class Replicated:
     """One metric over all trials."""
 
     mean: float
-    "Geometric where every value is above 0, as for latencies and rates; else arithmetic."
+    "Geometric for latencies and rates; arithmetic for counts and shares, and where a value is 0."
     low: float | None
     "Ends of the mean's 95 % interval between trials (Student's t, on the scale of the mean); None for one trial."
     high: float | None
@@ -33,16 +36,18 @@ def across(summaries: Sequence[Mapping[str, float]]) -> dict[str, Replicated]:
     if not summaries:
         return {}
     names = [name for name in summaries[0] if all(name in summary for summary in summaries)]
-    return {name: _replicated([summary[name] for summary in summaries]) for name in names}
+    return {name: _replicated(name, [summary[name] for summary in summaries]) for name in names}
 
 
-def _replicated(values: Sequence[float]) -> Replicated:
-    if min(values) > 0:
+def _replicated(name: str, values: Sequence[float]) -> Replicated:
+    if min(values) > 0 and name not in (*_COUNTS, *_SHARES):
         mean, half = _mean([math.log(value) for value in values])
         low, high = (None, None) if half is None else (math.exp(mean - half), math.exp(mean + half))
         return Replicated(math.exp(mean), low, high, len(values))
     mean, half = _mean(values)
-    low, high = (None, None) if half is None else (mean - half, mean + half)
+    low, high = (None, None) if half is None else (max(mean - half, 0.0), mean + half)
+    if high is not None and name in _SHARES:
+        high = min(high, 1.0)
     return Replicated(mean, low, high, len(values))
 
 

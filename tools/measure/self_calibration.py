@@ -7,6 +7,7 @@ tell of that.
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -28,7 +29,7 @@ from tools.measure.records import RequestRecord
 from tools.measure.workload import Workload, WorkloadSpec, materialise
 from tools.targets.target import Endpoint
 
-__all__ = ["measure_floor", "mock_server", "true_times"]
+__all__ = ["measure_floor", "mock_server", "true_times", "usable_cores"]
 
 _PACED = {"ttft_ms": 10.0, "itl_ms": 5.0}
 _PACED_REQUESTS, _PACED_RATE, _PACED_TOKENS = 120, 150.0, 12
@@ -36,7 +37,7 @@ _STREAMS, _STREAM_TOKENS = 32, 600
 
 
 def measure_floor(workers: int = 1) -> Floor:
-    """About a second and a half: a paced load for lag and jitter, then as many chunks as the client can take.
+    """About two seconds: a paced load for lag and jitter, then as many chunks as the client can take.
 
     Raises:
         UserError: the mock doesn't start, or the client loses requests of it: nothing measured here could be trusted.
@@ -119,8 +120,16 @@ def _delays_s(records: Sequence[RequestRecord], truth: Sequence[tuple[float, lis
 
 
 def _max_chunks_per_s(endpoint: Endpoint, workers: int) -> float:
-    """Chunks per second of the client's own time, when there is always another one."""
+    """Chunks that all workers can take in a second: per second of CPU time, when there is always another one, times the
+    cores that they can have."""
     flood = _load(_STREAMS * workers, _STREAM_TOKENS, {"kind": "burst"})
     load = _answered(drive(endpoint, flood, dialect=Dialect(), workers=workers))
     chunks = sum(len(record.token_times_s) for record in load.records)
-    return chunks / (load.client.cpu_share * load.window_s)
+    cores_used = load.client.cores_used
+    assert cores_used is not None
+    return chunks / (cores_used * load.window_s) * usable_cores(workers)
+
+
+def usable_cores(workers: int) -> int:
+    """Cores that so many processes can have here."""
+    return min(workers, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)

@@ -21,7 +21,9 @@ from tools.measure.records import RequestRecord
 from tools.measure.share import Share
 from tools.targets.target import Endpoint
 
-__all__ = ["Home", "Task", "receive", "send", "work"]
+__all__ = ["STOP", "Home", "Task", "receive", "send", "work"]
+
+STOP = "stop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +68,22 @@ def work(orders: BinaryIO, news: BinaryIO) -> None:
     with undisturbed():
         send(news, True)
         start_s: float = receive(orders)
-        threading.Thread(target=_end_with_parent, args=(orders.fileno(),), daemon=True).start()
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            records, health = runner.run(
-                run_share(task.endpoint, task.share, task.dialect, start_s, lambda record: send(news, _brief(record)))
-            )
+            records, health = runner.run(_driven(task, start_s, orders, news))
     send(news, Home(records, health))
+
+
+async def _driven(
+    task: Task, start_s: float, orders: BinaryIO, news: BinaryIO
+) -> tuple[list[RequestRecord], ClientHealth]:
+    stop = asyncio.Event()
+    listening = (orders.fileno(), asyncio.get_running_loop(), stop)
+    threading.Thread(target=_heed, args=listening, daemon=True).start()
+
+    def told(record: RequestRecord) -> None:
+        send(news, _brief(record))
+
+    return await run_share(task.endpoint, task.share, task.dialect, start_s, told, stop)
 
 
 def _brief(record: RequestRecord) -> RequestRecord:
@@ -79,8 +91,12 @@ def _brief(record: RequestRecord) -> RequestRecord:
     return RequestRecord(record.index, record.scheduled_s, record.sent_s, record.outcome, record.end_s)
 
 
-def _end_with_parent(orders: int) -> None:
-    os.read(orders, 1)  # nothing more is ordered: it returns when the parent's end is closed
+def _heed(orders: int, loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    """Whatever is said after the start means: send nothing more. The end of the pipe means that the parent is gone."""
+    if os.read(orders, 1):
+        loop.call_soon_threadsafe(stop.set)
+        while os.read(orders, 4096):
+            pass
     os._exit(1)
 
 

@@ -21,7 +21,7 @@ from tools.measure.load import ClientHealth, LoadResult
 from tools.measure.progress import Progress, ProgressCallback
 from tools.measure.records import RequestRecord
 from tools.measure.share import Share
-from tools.measure.worker import Home, Task, receive, send
+from tools.measure.worker import STOP, Home, Task, receive, send
 from tools.measure.workload import Workload
 from tools.targets.target import Endpoint
 
@@ -40,6 +40,7 @@ def drive_in_processes(
     dialect: Dialect,
     on_progress: ProgressCallback | None = None,
     workers: int,
+    draining: bool = False,
 ) -> LoadResult:
     """As `client.drive`, with the conversations dealt out to at most `workers` processes, all reaped at the end.
 
@@ -51,7 +52,7 @@ def drive_in_processes(
     with contextlib.ExitStack() as stack:
         started = [stack.enter_context(_worker()) for _ in shares]
         for process, share in zip(started, shares, strict=True):
-            send(cast(BinaryIO, process.stdin), Task(endpoint, share, dialect))
+            _order(process, Task(endpoint, share, dialect))
         told: SimpleQueue[tuple[int, Any]] = SimpleQueue()
         for place, process in enumerate(started):
             threading.Thread(target=_listen, args=(place, process, told), daemon=True).start()
@@ -59,17 +60,28 @@ def drive_in_processes(
             _expect(told.get(), started, bool)
         started_at, start_s = time.time() + _HEAD_START_S, time.perf_counter() + _HEAD_START_S
         for process in started:
-            send(cast(BinaryIO, process.stdin), start_s)
+            _order(process, start_s)
         homes: list[Home] = []
+        stopped = False
         while len(homes) < len(started):
-            news = _expect(told.get(), started, RequestRecord, Home)
+            try:
+                news = _expect(told.get(), started, RequestRecord, Home)
+            except KeyboardInterrupt:
+                if stopped or not draining:
+                    raise
+                stopped = True
+                for process in started:
+                    _order(process, STOP)
+                continue
             if isinstance(news, Home):
                 homes.append(news)
             else:
                 progress.ended(news)
     records = [record for home in homes for record in home.records]
+    if not records:
+        raise KeyboardInterrupt  # before anything was sent
     health = ClientHealth.together(records, [home.health for home in homes])
-    return LoadResult.of(started_at, records, health, dialect.extras)
+    return LoadResult.of(started_at, records, health, dialect.extras, cut_short=stopped)
 
 
 @contextlib.contextmanager
@@ -84,6 +96,12 @@ def _worker() -> Iterator[Process]:
         for pipe in (process.stdin, process.stdout):
             with contextlib.suppress(OSError):  # unwritten orders to one that has died
                 cast(IO[bytes], pipe).close()
+
+
+def _order(process: Process, what: object) -> None:
+    """Tell a worker something; one that has died is found out by what it doesn't answer."""
+    with contextlib.suppress(OSError):
+        send(cast(BinaryIO, process.stdin), what)
 
 
 def _listen(place: int, process: Process, told: SimpleQueue[tuple[int, Any]]) -> None:

@@ -22,7 +22,8 @@ def client_limited(case: Case) -> Doubt | None:
     evidence: dict[str, float] = {}
     found: list[str] = []
     # Of a burst nothing can be on time: what counts is how much of the whole it took to send.
-    at_once = case.records and case.records[0].scheduled_s == case.records[-1].scheduled_s
+    first_turns = [record for record in case.records if record.turn == 0]
+    at_once = bool(first_turns) and first_turns[0].scheduled_s == first_turns[-1].scheduled_s
     usual_ms = case.measurement.window_s * 1000 if at_once else case.summary.get("p50_ttft_ms", 0.0)
     bound_ms = max(_LATE_MS, _LATE_SHARE * usual_ms)
     late = sum((record.sent_s - record.scheduled_s) * 1000 > bound_ms for record in case.records)
@@ -36,7 +37,7 @@ def client_limited(case: Case) -> Doubt | None:
         chunks = sum(len(record.token_times_s) for record in case.records)
         rate = chunks / case.measurement.window_s
         # The floor was calibrated with so many processes; the load may have had another number.
-        most = case.floor.max_chunks_per_s / case.floor.workers * client.workers
+        most = case.floor.max_chunks_per_s * client.workers / case.floor.workers
         if rate > _BUSY_CHUNKS * most:
             evidence |= {"chunks_per_s": rate, "max_chunks_per_s": most}
             found.append(f"{rate:,.0f} chunks a second came, of {most:,.0f} that it can read")
