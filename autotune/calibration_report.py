@@ -23,7 +23,7 @@ def write(found: ServiceCalibration, data: Path | None, page: Path | None) -> No
     Raises:
         UserError: the folder can't be written to.
     """
-    from tools.formats.records_file import replaced
+    from tools.whole_file import replaced
 
     if data is not None:
         with replaced(data) as file:

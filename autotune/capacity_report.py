@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from autotune.console import out
-from tools.capacity import CapacityPlan, Cost, Workplace
+from tools.capacity import CapacityPlan, Cost, Traffic, Workplace
 from tools.errors import UserError
 
 __all__ = ["show", "write"]
@@ -58,11 +58,12 @@ def write(plan: CapacityPlan, place: Workplace, folder: Path) -> None:
 
 def _show_day(plan: CapacityPlan) -> None:
     promise = ", ".join(f"{name} <= {bound:g} ms" for name, bound in plan.slo.items())
-    table = Table("from", "requests/s", "needed", "with spares", "load", *plan.slo, title_justify="left")
+    begins = "from (UTC)" if plan.traffic.clock_known else "offset"
+    table = Table(begins, "requests/s", "needed", "with spares", "load", *plan.slo, title_justify="left")
     table.title = f"{plan.hardware}: replicas over the day for {promise}"
     for interval in plan.intervals:
         table.add_row(
-            _clock(interval.start_s),
+            _moment(interval.start_s, plan.traffic),
             f"{interval.rate_rps:.2f}",
             str(interval.needed),
             str(interval.provisioned),
@@ -130,8 +131,9 @@ def _show_autoscaling(plan: CapacityPlan) -> None:
 def _show_rehearsals(plan: CapacityPlan) -> None:
     first = plan.rehearsals[0]
     table = Table("policy", "ready", *plan.slo, "promise", "failures", "sent anew", title_justify="left")
+    begin = _moment(first.begin_s, plan.traffic)
     table.title = (
-        f"The steepest part, every request simulated: {first.length_s / 60:.0f} min from {_clock(first.begin_s)}, "
+        f"The steepest part, every request simulated: {first.length_s / 60:.0f} min from {begin}, "
         f"{first.from_rps:.3g} to {first.to_rps:.3g} requests/s"
         + (f", in a fleet {first.scale:.3g} times smaller" if first.scale > 1 else "")
     )
@@ -142,9 +144,10 @@ def _show_rehearsals(plan: CapacityPlan) -> None:
     out.print(table)
 
 
-def _clock(seconds: float) -> str:
-    minutes = round(seconds / 60) % 1440
-    return f"{minutes // 60:02d}:{minutes % 60:02d}"
+def _moment(seconds: float, traffic: Traffic) -> str:
+    """A time of day, 14:30, or an offset, +14:30."""
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours % 24:02d}:{minutes:02d}" if traffic.clock_known else f"+{hours:02d}:{minutes:02d}"
 
 
 def _number(value: float | None) -> str:

@@ -177,7 +177,7 @@ def two_replicas(quick: bool = False) -> dict[str, Any]:
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
         return {"value": None, "goal": "within 0.15", "ok": None, "why": "needs two cores"}
-    spec = WorkloadSpec.model_validate(TWO_REPLICAS | {"requests": 60 if quick else 300})
+    spec = WorkloadSpec.model_validate(TWO_REPLICAS | {"requests": 60 if quick else 600})
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         engines = [stack.enter_context(engine_on(core, Path(folder))) for core in cores[:2]]
         fit = learnt(engines[0], spec, quick)

@@ -33,6 +33,6 @@ def replaced(path: Path) -> Iterator[IO[bytes]]:
                 yield raw
         draft.replace(path)
     except OSError as error:
-        raise UserError(f"{path}: can't be written: {error}") from error
+        raise UserError(f"{path}: can't be written: {error.strerror or error}") from error
     finally:
         draft.unlink(missing_ok=True)

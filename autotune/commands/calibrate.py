@@ -50,7 +50,7 @@ def calibrate(
 ) -> None:
     """Learn from a few loads how fast a server is at any rate, where its knee is, and the best rate under a promise.
 
-    Exit code 3: the numbers can't be used (see the doubts).
+    --model and --key-env are for a server that runs already. Exit code 3: the numbers can't be used (see the doubts).
     """
     import json
 
@@ -97,6 +97,7 @@ def _measured(
         plan = limits | {"requests": _budgeted(requests, load), "floor": _floor(with_floor, limits, progress)}
         endpoint = running_endpoint(target, model, api_key(key_env))
         return calibrate_service(endpoint, load.spec, load.slo, target=endpoint.base_url, progress=progress, **plan)
+    _refuse_of_a_url(model, key_env)
     own = load_deployment(Path(target)).deployment
     load = _asked(workload, slo, progress, AskedLoad(own.workload, own.slo))
     plan = limits | {"requests": _budgeted(requests, load), "floor": _floor(with_floor, limits, progress)}
@@ -115,7 +116,11 @@ def _measured(
 
 
 def _asked(workload: str | None, slo: list[str], progress: RunProgress, own: AskedLoad | None = None) -> AskedLoad:
-    """The mix to send and the promise to keep; `own` is the deployment's."""
+    """The mix to send and the promise to keep; `own` is the deployment's.
+
+    Raises:
+        UserError: not a workload, or the very requests and not their distribution.
+    """
     from dataclasses import replace
 
     from autotune.asked_load import asked_load
@@ -125,7 +130,22 @@ def _asked(workload: str | None, slo: list[str], progress: RunProgress, own: Ask
         if workload is None:
             progress.note("no --workload: prompts of 64 to 448 words and answers of 32 to 224 tokens, evenly spread")
         own = asked_load(workload, _DEFAULT_MIX)
+    if own.fixed is not None:
+        raise UserError(
+            f"--workload {workload}: expected a preset or YAML with workload:, found the very requests; a calibration "
+            "draws its own at several rates. Give the YAML that they were made from"
+        )
     return replace(own, slo=parse_promise(slo)) if slo else own
+
+
+def _refuse_of_a_url(model: str | None, key_env: str | None) -> None:
+    """What would be given up in silence: a deployment names its model, and its server is ours."""
+    for option, value in (("--model", model), ("--key-env", key_env)):
+        if value is not None:
+            raise UserError(
+                f"{option}: expected it with the URL of a running server, found it with a deployment, which says "
+                f"itself what it serves; leave {option} out"
+            )
 
 
 def _budgeted(requests: int | None, load: AskedLoad) -> int:

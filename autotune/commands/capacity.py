@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -75,21 +74,23 @@ def capacity(
 
     from autotune.capacity_report import show, write
     from autotune.console import run_progress
+    from autotune.duration import parse_seconds
     from autotune.promise import parse_promise
     from tools.capacity import METRIC_NAMES, Effort, Terms, Workplace, make_plan, read_traffic
 
     terms = Terms(
         slo=parse_promise(slo),
-        cold_start_s=_seconds("--cold-start", cold_start),
-        mttf_s=_seconds("--mttf", mttf) if mttf is not None else None,
-        repair_s=_seconds("--repair", repair),
+        cold_start_s=parse_seconds("--cold-start", cold_start, zero=True),
+        mttf_s=parse_seconds("--mttf", mttf) if mttf is not None else None,
+        repair_s=parse_seconds("--repair", repair, zero=True),
         zones=zones,
         availability=availability,
         degraded=missing,
         effort=Effort(requests=min(12_000, requests), most_requests=requests, seed=seed),
     )
     place = Workplace.checked(deployment, namespace, prometheus, _one_of("--metrics", metrics, METRIC_NAMES))
-    day = read_traffic(traffic, interval_s=_seconds("--interval", interval), percentile=percentile, growth=growth)
+    interval_s = parse_seconds("--interval", interval)
+    day = read_traffic(traffic, interval_s=interval_s, percentile=percentile, growth=growth)
     if burstiness is not None:
         day = replace(day, cv=burstiness)
     mix = _mix(workload, traffic, day.lengths)
@@ -108,12 +109,13 @@ def capacity(
 
 def _mix(workload: Path | None, traffic: Path, lengths: Mix | None) -> Mix | None:
     """The requests' lengths: what was asked for, else the traffic's own; None leaves each curve its own."""
-    from tools.capacity import Mix, read_workload
+    from tools.capacity import Mix
+    from tools.traces.spec_file import read_spec
 
     if workload is not None:
-        return Mix.of_workload(read_workload(workload))
+        return Mix.of_workload(read_spec(workload).spec)
     if traffic.suffix in (".yaml", ".yml"):
-        return Mix.of_workload(read_workload(traffic))
+        return Mix.of_workload(read_spec(traffic).spec)
     return lengths
 
 
@@ -156,13 +158,6 @@ def _choices(
             "curve.json` and give --curve curve.json, or --prices with a curve: for each hardware"
         )
     return choices, listed.currency if listed else None
-
-
-def _seconds(option: str, text: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h|d)", text.strip())
-    if match is None:
-        raise UserError(f"{option}: expected a duration like 90s, 15m, 1.5h or 30d, found {text!r}")
-    return float(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[match[2]]
 
 
 def _one_of(option: str, text: str, allowed: Sequence[Name]) -> Name:

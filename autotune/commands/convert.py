@@ -34,7 +34,7 @@ def convert(
 ) -> None:
     """Read the result of a benchmark and write it in another format."""
     from tools import formats
-    from tools.formats.records_file import replaced
+    from tools.whole_file import replaced
 
     if to not in _FORMATS:
         raise UserError(f"--to: expected {', '.join(_FORMATS)}, found {to!r}")

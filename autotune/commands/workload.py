@@ -43,7 +43,8 @@ def describe(
     from autotune.workload_tables import show_description
     from tools.traces import read_log
     from tools.traces.describe import describe as described
-    from tools.traces.spec_file import spec_yaml, write_whole
+    from tools.traces.spec_file import spec_yaml
+    from tools.whole_file import replaced
 
     kind = _class(workload_class)
     with run_progress() as progress:
@@ -53,7 +54,8 @@ def describe(
         found = described(read, workload_class=kind, most_rows=rows)
     if out is not None:
         comments = (f"The twin of {log.name} ({found.log.format}): autotune workload describe",)
-        write_whole(out, spec_yaml(found.spec, comments))
+        with replaced(out) as file:
+            file.write(spec_yaml(found.spec, comments).encode())
     if as_json:
         print(json.dumps(found.to_json()))
     else:
@@ -112,6 +114,7 @@ def materialise(
     as_json: Json = False,
 ) -> None:
     """Make the concrete requests of a workload: the same spec and seed give the same bytes."""
+    from autotune.asked_load import AskedLoad
     from autotune.console import err, run_progress
     from tools.measure.workload import materialise as made
     from tools.measure.workload_file import write_workload
@@ -128,14 +131,11 @@ def materialise(
         if scale != 1.0:
             spec = scaled(spec, scale)
         if requests is not None:
-            spec = _with_requests(spec, requests)
+            spec = AskedLoad(spec).of(requests).spec
         progress.phase("materialise", f"{spec.requests} requests", None)
         concrete = made(spec, seed)
     if out is not None:
-        try:
-            write_workload(concrete, out)
-        except OSError as error:
-            raise UserError(f"{out}: expected a file that can be written, found {error.strerror}") from None
+        write_workload(concrete, out)
         err.print(f"requests: {out}", soft_wrap=True, markup=False)
     words = concrete.prompt_words
     facts: dict[str, Any] = {
@@ -196,25 +196,13 @@ def _spec(source: str, *, replay: bool, speed: float, log_format: str | None, to
     if not of_log or source in PRESETS:
         if replay:
             raise UserError(f"--replay: expected a request log, found {source}")
-        return read_spec(path)[0] if not of_log else preset(source).spec
+        return read_spec(path).spec if not of_log else preset(source).spec
     if not path.exists():
         raise UserError(
             f"{source}: expected a workload's YAML, a preset ({', '.join(PRESETS)}) or a request log, found none"
         )
     log = read_log(path, format_name=log_format, encode=_encode(tokenizer))
     return replay_of(log, speed=speed) if replay else twin_of(log, conversations_of(log.requests))
-
-
-def _with_requests(spec: WorkloadSpec, requests: int) -> WorkloadSpec:
-    from pydantic import ValidationError
-
-    from tools.measure.workload import WorkloadSpec
-
-    data = spec.model_dump(mode="json", by_alias=True, exclude_unset=True) | {"requests": requests}
-    try:
-        return WorkloadSpec.model_validate(data)
-    except ValidationError as error:
-        raise UserError(f"--requests {requests}: {error.errors()[0]['msg']}") from None
 
 
 def _class(name: str) -> WorkloadClass:

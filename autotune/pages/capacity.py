@@ -18,11 +18,12 @@ def capacity_page(plan: Mapping[str, Any]) -> str:
     intervals: Sequence[Mapping[str, Any]] = plan["intervals"]
     costs: Sequence[Mapping[str, Any]] = plan["costs"]
     days: Sequence[Mapping[str, Any]] = plan["days"]
+    hours = "hour of the day (UTC)" if plan["traffic"]["clock_known"] else "hours from the beginning of the traffic"
     pictures = [
-        replicas_over_day(intervals),
-        traffic(intervals),
-        utilisation(intervals),
-        promise_used(intervals, plan["slo"]),
+        replicas_over_day(intervals, hours),
+        traffic(intervals, hours),
+        utilisation(intervals, hours),
+        promise_used(intervals, plan["slo"], hours),
     ]
     return render(
         "capacity.html.jinja",

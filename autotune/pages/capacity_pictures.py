@@ -1,4 +1,4 @@
-"""Pictures of a capacity plan over the day. Times of day in hours, UTC."""
+"""Pictures of a capacity plan over the day, in hours. `hours` names their axis: times of day, or offsets."""
 
 from __future__ import annotations
 
@@ -12,44 +12,43 @@ from autotune.pages.scale import Scale
 
 __all__ = ["cost_bars", "day_run", "promise_used", "replicas_over_day", "traffic", "utilisation"]
 
-_HOUR = "hour of the day (UTC)"
 _INKS = ("blue", "green", "ochre", "violet", "rust", "grey")
 
 Interval = Mapping[str, Any]
 
 
-def replicas_over_day(intervals: Sequence[Interval]) -> str:
+def replicas_over_day(intervals: Sequence[Interval], hours: str) -> str:
     """Replicas needed for the promise, and provisioned."""
     needed, provisioned = _steps(intervals, "needed"), _steps(intervals, "provisioned")
     y = Scale.linear([count for _, count in (*needed, *provisioned)])
-    chart = Chart("Replicas over the day", _hours(needed), y, (_HOUR, "replicas"))
+    chart = Chart("Replicas over the day", _hours(needed), y, (hours, "replicas"))
     chart.area(needed, "blue", key="needed")
     chart.step(provisioned, "green", key="with spare ones for failures")
     return chart.svg()
 
 
-def traffic(intervals: Sequence[Interval]) -> str:
+def traffic(intervals: Sequence[Interval], hours: str) -> str:
     """The rate that each interval is planned for, and its mean."""
     planned, mean = _steps(intervals, "rate_rps"), _steps(intervals, "mean_rps")
     y = Scale.linear([rate for _, rate in (*planned, *mean)])
-    chart = Chart("Traffic over the day", _hours(planned), y, (_HOUR, "requests/s"), height=220)
+    chart = Chart("Traffic over the day", _hours(planned), y, (hours, "requests/s"), height=220)
     chart.area(mean, "grey", key="mean")
     chart.step(planned, "blue", key="planned for")
     return chart.svg()
 
 
-def utilisation(intervals: Sequence[Interval]) -> str:
+def utilisation(intervals: Sequence[Interval], hours: str) -> str:
     """Work over what the needed replicas can do."""
     used = _steps(intervals, "utilisation")
     y = Scale(0.0, max(1.0, Scale.linear([value for _, value in used]).high))
     chart = Chart(
-        "Utilisation of the needed replicas over the day", _hours(used), y, (_HOUR, "utilisation"), height=200
+        "Utilisation of the needed replicas over the day", _hours(used), y, (hours, "utilisation"), height=200
     )
     chart.area(used, "ochre", key="utilisation")
     return chart.svg()
 
 
-def promise_used(intervals: Sequence[Interval], slo: Mapping[str, float]) -> str:
+def promise_used(intervals: Sequence[Interval], slo: Mapping[str, float], hours: str) -> str:
     """Each promised metric as a share of its bound, as simulated."""
     lines: dict[str, list[Point]] = {}
     for name, bound in slo.items():
@@ -61,7 +60,7 @@ def promise_used(intervals: Sequence[Interval], slo: Mapping[str, float]) -> str
         return ""
     y = Scale.linear([1.0, *(value for line in lines.values() for _, value in line)])
     x = _hours([point for line in lines.values() for point in line])
-    chart = Chart("Promised metrics as a share of their bounds", x, y, (_HOUR, "share of the bound"), height=220)
+    chart = Chart("Promised metrics as a share of their bounds", x, y, (hours, "share of the bound"), height=220)
     for ink, (name, line) in zip(_INKS * len(lines), lines.items(), strict=False):
         chart.step(line, ink, key=name)
     chart.bound(1.0, "promise")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import typer
+import yaml
 from typer.testing import CliRunner
 
 from autotune.commands.calibrate import calibrate as calibrate_command
@@ -18,6 +19,9 @@ from tests.autotune.conftest import ENVIRONMENT
 from tests.tools.queueing_server import SMALL, serve_replica
 from tools.capacity.curve_file import read_replica
 from tools.errors import UserError
+from tools.measure import WorkloadSpec
+from tools.measure.workload import materialise
+from tools.measure.workload_file import write_workload
 from tools.service import ServiceCalibration
 
 WORKLOAD = """\
@@ -88,13 +92,27 @@ def test_a_deployment_is_launched_calibrated_and_stopped(make_repo: Callable[...
         (("--slo", "ttft=3"), "--slo: expected a bound"),
         (("--budget", "soon"), "expected a duration"),
         (("--workload", "HERE/none.yaml"), "none.yaml"),
+        (("--workload", "HERE/very.jsonl"), "found the very requests"),
         (("--out", "HERE/no/such/folder.json"), "expected a folder to write to"),
     ],
 )
 def test_what_can_t_work_is_said_in_a_sentence(flags: tuple[str, ...], said: str, tmp_path: Path) -> None:
     app = typer.Typer()
     app.command()(calibrate_command)
+    spec = WorkloadSpec.model_validate(yaml.safe_load(WORKLOAD)["workload"])
+    write_workload(materialise(spec), tmp_path / "very.jsonl")
     with serve_replica(SMALL) as server:
         flags = tuple(flag.replace("HERE", str(tmp_path)) for flag in flags)
         done = CliRunner().invoke(app, [server.endpoint.base_url, *flags])
     assert isinstance(done.exception, UserError) and said in str(done.exception)
+
+
+@pytest.mark.parametrize("option", ["--model", "--key-env"])
+def test_what_is_for_a_running_server_is_refused_with_a_deployment(
+    option: str, make_repo: Callable[..., Path], tmp_path: Path
+) -> None:
+    app = typer.Typer()
+    app.command()(calibrate_command)
+    done = CliRunner().invoke(app, [str(make_repo()), option, "PATH", "--no-floor", "--out", str(tmp_path / "c.json")])
+    assert isinstance(done.exception, UserError) and str(done.exception).startswith(f"{option}: expected it with")
+    assert not (tmp_path / "c.json").exists()

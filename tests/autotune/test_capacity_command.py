@@ -78,11 +78,29 @@ def test_tables_for_a_person_and_files_for_a_cluster(folder: Path) -> None:
 
 
 def test_lengths_come_from_the_workload_that_is_named(folder: Path) -> None:
-    (folder / "w.yaml").write_text("{requests: 50, prompt_tokens: 900, output_tokens: 200, arrivals: {kind: burst}}\n")
+    (folder / "w.yaml").write_text(
+        "workload: {requests: 50, prompt_tokens: 900, output_tokens: 200, arrivals: {kind: burst}}\n"
+    )
     curve = ["--curve", str(folder / "quick.json"), "--json"]
     longer = json.loads(run(folder, *curve, "--workload", str(folder / "w.yaml")))
     assert longer["mix"]["mean_output_tokens"] == 200
     assert longer["peak_replicas"] > json.loads(run(folder, *curve))["peak_replicas"]
+
+
+def test_a_workload_s_day_is_told_by_offsets(folder: Path) -> None:
+    (folder / "w.yaml").write_text(
+        "workload: {requests: 50, prompt_tokens: 300, output_tokens: 60,"
+        " arrivals: {kind: renewal, rate_rps: 20, gaps: [0, 2],"
+        " season: {period_s: 86400, weights: [1, 2, 4, 2]}}}\n"
+    )
+    out = folder / "plan"
+    curve = ["--curve", str(folder / "quick.json"), "--out", str(out), "--repair", "0s"]
+    printed = run(folder, *curve, "--traffic", str(folder / "w.yaml"))
+    assert "offset" in printed and "+18:00" in printed and "(UTC)" not in printed
+    assert "cron" not in (out / "keda.yaml").read_text()
+    by_clock = run(folder, *curve)
+    assert "from (UTC)" in by_clock and "+" not in by_clock.split("assumed")[0].split("Choices")[0]
+    assert "cron" in (out / "keda.yaml").read_text()
 
 
 @pytest.mark.parametrize(
@@ -95,6 +113,8 @@ def test_lengths_come_from_the_workload_that_is_named(folder: Path) -> None:
         (["--curve", "{}/quick.json", "--slo", "ttft_ms.p95=3"], "found ttft_ms.p95 twice"),
         (["--curve", "{}/quick.json", "--slo", "ttft_ms<3"], "expected a bound in ms"),
         (["--curve", "{}/quick.json", "--mttf", "long"], "--mttf: expected a duration"),
+        (["--curve", "{}/quick.json", "--mttf", "0h"], "--mttf: expected a duration"),
+        (["--curve", "{}/quick.json", "--interval", "0m"], "--interval: expected a duration"),
         (["--curve", "{}/quick.json", "--balancer", "random"], "--balancer: expected round-robin"),
         (["--curve", "{}/slow.json"], "no choice keeps the promise"),
     ],

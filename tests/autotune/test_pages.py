@@ -307,6 +307,7 @@ def _plan(**more: Any) -> dict[str, Any]:
         "hardware": "a",
         "balancer": "least_outstanding",
         "slo": {"p95_ttft_ms": 500.0},
+        "traffic": {"clock_known": True},
         "peak_rps": 33.0,
         "peak_replicas": 7,
         "provisioned_replicas": 8,
@@ -335,6 +336,12 @@ def test_a_capacity_page_has_the_day_the_costs_and_the_degraded_modes() -> None:
         "hpa",
     ):
         assert text in page, text
+
+
+def test_hours_are_times_of_day_only_where_the_clock_is_known() -> None:
+    assert "(UTC)" in capacity_page(_plan())
+    page = capacity_page(_plan(traffic={"clock_known": False}))
+    assert "UTC" not in page and "hours from the beginning of the traffic" in page
 
 
 def test_a_plan_without_prices_failures_or_days_can_be_drawn() -> None:

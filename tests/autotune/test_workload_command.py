@@ -110,7 +110,7 @@ def test_a_tokenizer_folder(chat: Path, tmp_path: Path) -> None:
         (("materialise", "chat-plus", "--replay"), "expected a request log"),
         (("materialise", "chat-plus", "--speed", "2"), "with --replay only"),
         (("materialise", "chat-plus", "--scale", "0"), "--scale: expected a number above 0"),
-        (("materialise", "chat-plus", "--requests", "5", "--out", "/nowhere/x.jsonl"), "can be written"),
+        (("materialise", "chat-plus", "--requests", "5", "--out", "/nowhere/x.jsonl"), "can't be written: No such"),
         (("presets", "chat-minus"), "expected a preset"),
         (("doctor", "x", "--prefill-tokens-per-s", "1", "--curve", "y"), "found both"),
         (("doctor", "x", "--prefill-tokens-per-s", "0"), "a speed above 0"),

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from typing import Any
 
 from aiohttp import web
@@ -44,6 +45,8 @@ class QueueingServer:
     endpoint: Endpoint = field(default_factory=lambda: Endpoint(base_url="", model=MODEL))
     requests: list[dict[str, Any]] = field(default_factory=list)
     most_at_once: int = 0
+    date_ahead_s: float = 0.0
+    "How far ahead of the true time the Date header of the answers is."
     _waiting: deque[_Sequence] = field(default_factory=deque)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -86,7 +89,8 @@ class QueueingServer:
         sequence = _Sequence(prompt, body["max_tokens"])
         self._waiting.append(sequence)
         self._wake.set()
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        date = formatdate(time.time() + self.date_ahead_s, usegmt=True)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Date": date})
         await response.prepare(request)
         await _send(response, {"role": "assistant", "content": ""}, prompt, 0, None)
         for written in range(1, body["max_tokens"] + 1):

@@ -210,6 +210,18 @@ def test_manifests_are_what_the_schemas_say() -> None:
     assert [max(count, least) for count in covered] == by_hour
 
 
+def test_without_a_clock_nothing_is_scheduled_by_the_hour_and_the_plan_says_so() -> None:
+    plan = make_plan([choice("quick")], replace(DAY, clock_known=False), Terms(SLO, cold_start_s=60, effort=EFFORT))
+    text = plan.policy.manifests(Workplace(), "A plan.")["keda.yaml"]
+    assert [trigger["type"] for trigger in yaml.safe_load(text)["spec"]["triggers"]] == ["prometheus"]
+    assert "without a schedule" in text
+    known = replace(plan.policy, clock_known=True).manifests(Workplace(), "A plan.")["keda.yaml"]
+    assert "cron" in known and "without a schedule" not in known
+    assert any("time of day" in said for said in plan.assumptions)
+    assert [interval.start_s for interval in plan.intervals] == [7200.0 * place for place in range(12)]
+    assert plan.to_json()["traffic"]["clock_known"] is False
+
+
 def test_manifests_refuse_what_a_cluster_would() -> None:
     with pytest.raises(ValidationError, match="no length"):
         CronMetadata(timezone="Etc/UTC", start="0 5 * * *", end="0 5 * * *", desired_replicas="3")

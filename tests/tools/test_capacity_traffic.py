@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from tools.capacity.traffic import DAY_S, Traffic
-from tools.capacity.traffic_file import read_traffic, read_workload
+from tools.capacity.traffic_file import read_traffic
 from tools.errors import UserError
+from tools.traces.spec_file import read_spec
 
 
 def read(path: Path, interval_s: float = 3600, percentile: float = 100, growth: float = 1.0) -> Traffic:
@@ -76,12 +77,41 @@ def test_a_workload_tells_its_season_and_its_turns(tmp_path: Path) -> None:
     assert traffic.repeats
 
 
+def test_a_workload_tells_how_bursty_it_is_and_not_at_what_time_of_day(tmp_path: Path) -> None:
+    def of(arrivals: str) -> Traffic:
+        path = tmp_path / "w.yaml"
+        path.write_text(f"workload: {{requests: 4, prompt_tokens: 20, output_tokens: 10, arrivals: {arrivals}}}\n")
+        return read(path)
+
+    season = "season: {period_s: 86400, weights: [1, 3]}"
+    uniform = of("{kind: renewal, rate_rps: 2, gaps: [0, 2]}")
+    assert uniform.cv == pytest.approx(1 / 3**0.5), "of a uniform distribution"
+    assert uniform.clock_known, "the same rate all day has no hours"
+    grid = np.linspace(0, 1, 5001)[:-1]
+    exponential = [*(-np.log1p(-grid)).round(6).tolist(), 10.0]
+    assert of(f"{{kind: renewal, rate_rps: 2, gaps: {exponential}, {season}}}").cv == pytest.approx(1, abs=0.01)
+    bursty = of(f"{{kind: renewal, rate_rps: 2, gaps: [0, 0, 0, 0, 0, 0, 0, 0, 0, 20], {season}}}")
+    # Eight ninths are 0, the others uniform to 20: mean 20/18, mean square 400/27.
+    assert bursty.cv == pytest.approx((400 / 27 / (20 / 18) ** 2 - 1) ** 0.5)
+    assert not bursty.clock_known
+    times = [3 * 3600 + 30.0 * count for count in range(200)]
+    replay = of(f"{{kind: replay, times_s: {times}}}")
+    assert (replay.start_s, replay.clock_known) == (0.0, False), "a replay begins with its log"
+
+
+def test_rates_may_come_in_any_order(tmp_path: Path) -> None:
+    rows = [f"{hour * 3600},{10 + hour}" for hour in range(6, 12)]
+    ordered = read(written(tmp_path / "ordered.csv", "time,rate", *rows))
+    turned = read(written(tmp_path / "turned.csv", "time,rate", *reversed(rows)))
+    assert (turned.rates_rps, turned.start_s) == (ordered.rates_rps, ordered.start_s) == (tuple(range(16, 22)), 21600)
+
+
 def test_a_workload_without_a_rate_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "w.yaml"
-    path.write_text("{requests: 4, prompt_tokens: 20, output_tokens: 10, arrivals: {kind: burst}}\n")
+    path.write_text("workload: {requests: 4, prompt_tokens: 20, output_tokens: 10, arrivals: {kind: burst}}\n")
     with pytest.raises(UserError, match="burst have no rate"):
         read(path)
-    assert read_workload(path).requests == 4
+    assert read_spec(path).spec.requests == 4
 
 
 @pytest.mark.parametrize(
@@ -97,6 +127,7 @@ def test_a_workload_without_a_rate_is_refused(tmp_path: Path) -> None:
         (["time,rate", "0"], "expected a number for the rate, found ''"),
         (["time,rate", "0,0", "3600,0"], "expected some traffic"),
         (["time,count", "5,1", "5,1"], "two different moments"),
+        (["time,rate", "7200,1", "3600,2", "7200,3"], "one rate a moment, found two for the time 7200"),
         (["time", "5"], "at least two moments"),
         (["time,rate", "0,1", "90000,1"], "no traffic is told"),
     ],

@@ -17,6 +17,8 @@ from scipy.stats import spearmanr
 from tools.errors import UserError
 from tools.measure import LengthSpec, RequestRecord, WorkloadSpec, materialise, sharing_bound
 from tools.measure.copula import stratified
+from tools.measure.prose import SALT_WORDS, write
+from tools.measure.skeleton import Conversation, Prefix, Skeleton, Turn
 from tools.measure.words import WORDS, spell
 from tools.measure.workload import MAX_SEED
 from tools.measure.workload_file import read_workload, write_workload
@@ -72,6 +74,32 @@ def test_no_two_requests_share_more_than_the_system_prompt(seed: int) -> None:
     assert len({tuple(words) for words in measured}) == len(measured)
     assert len({str(request.messages[0]) for request in workload.requests}) == 1
     assert workload.warmup[0].messages[0] != workload.requests[0].messages[0]
+
+
+def test_more_requests_than_two_words_spell_have_prompts_of_their_own() -> None:
+    count = len(WORDS) ** 2 + 2
+    skeleton = Skeleton((Prefix(9),), (Conversation((Turn(3, 1),), prefix=0),) * count)
+    requests = write(skeleton, 1, part="measured", spec_digest="")
+    assert len({request.messages[1]["content"] for request in requests}) == count
+    # The prefixes are few: there's room for the whole salt.
+    other = write(Skeleton(skeleton.prefixes, skeleton.conversations[:1]), 2, part="measured", spec_digest="")
+    assert requests[0].messages[0] != other[0].messages[0]
+
+
+@given(seeds, seeds)
+@settings(max_examples=20, deadline=None)
+def test_the_tools_of_two_seeds_differ_within_the_words_that_spell_the_seed(seed: int, other: int) -> None:
+    if seed == other:
+        return
+    openings = [
+        {
+            " ".join(tool["function"]["description"].split()[:SALT_WORDS])
+            for tool in materialise(spec, s).requests[0].tools
+        }
+        for s in (seed, other)
+        for spec in [chat(tools=3, requests=1)]
+    ]
+    assert [len(opening) for opening in openings] == [1, 1] and openings[0] != openings[1]
 
 
 def test_the_digest_moves_with_every_part_of_the_spec_but_the_default_seed() -> None:
@@ -240,6 +268,15 @@ def test_shapes_give_back_each_conversation_once() -> None:
     assert one.split()[:19] == other.split()[:19] and one.split()[19] != other.split()[19]
 
 
+def test_what_is_too_short_for_the_seed_is_the_same_for_two_and_whole_prefixes_are_not() -> None:
+    """The limit that `prose.write` states."""
+    short = {"conversations": [{"turns": [[1, 5, 0]]}]}
+    begun = {"prefixes": [{"tokens": 9}], "conversations": [{"prefix": 0, "turns": [[1, 5, 0]]}]}
+    for shapes, tools, same in ((short, 0, True), (short, 1, False), (begun, 0, False)):
+        one, other = (materialise(shaped(shapes=shapes, tools=tools), seed).requests[0] for seed in (1, 2))
+        assert (one == other) is same
+
+
 @given(seeds, st.integers(1, 60))
 def test_shapes_give_as_many_requests_as_are_asked_for(seed: int, requests: int) -> None:
     workload = materialise(shaped(requests=requests), seed)
@@ -256,7 +293,10 @@ def test_a_workload_goes_through_its_file_unchanged(tmp_path: Path, seed: int) -
         write_workload(workload, tmp_path / name)
         again = read_workload(tmp_path / name)
         assert again == workload and again.digest == workload.digest
-        assert [path.name for path in tmp_path.glob("*.part")] == []
+        # A conversation's turns hold one history, and all requests one system prompt, not a copy each.
+        messages = [message for request in (*again.warmup, *again.requests) for message in request.messages]
+        assert len({id(message) for message in messages}) == len({str(message) for message in messages})
+    assert {path.name for path in tmp_path.iterdir()} == {"a.jsonl", "b.jsonl.gz"}
 
 
 def test_a_file_that_was_changed_or_is_none_is_refused(tmp_path: Path) -> None:
@@ -267,6 +307,40 @@ def test_a_file_that_was_changed_or_is_none_is_refused(tmp_path: Path) -> None:
         path.write_text(wrong)
         with pytest.raises(UserError, match="expected"):
             read_workload(path)
+
+
+def test_a_file_without_its_digest_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "w.jsonl"
+    write_workload(materialise(chat(), 1), path)
+    path.write_text(path.read_text().replace('"digest":', '"digets":'))
+    with pytest.raises(UserError, match=r"expected a concrete workload .*'digest'"):
+        read_workload(path)
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_a_compressed_file_that_was_cut_or_changed_is_refused(tmp_path_factory: Any, data: st.DataObject) -> None:
+    path = tmp_path_factory.getbasetemp() / "w.jsonl.gz"
+    write_workload(materialise(chat(), 1), path)
+    whole = path.read_bytes()
+    place = data.draw(st.integers(0, len(whole) - 1))
+    if data.draw(st.booleans()):
+        path.write_bytes(whole[:place])
+    else:
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ data.draw(st.integers(1, 255))]) + whole[place + 1 :])
+    try:
+        again = read_workload(path)
+    except UserError as error:
+        assert str(path) in str(error)
+    else:
+        assert again == materialise(chat(), 1)  # a byte that gzip itself doesn't mind, such as the system's
+
+
+def test_a_workload_that_can_not_be_written_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "w.jsonl").mkdir()
+    with pytest.raises(UserError, match=r"w\.jsonl: can't be written"):
+        write_workload(materialise(chat(), 1), tmp_path / "w.jsonl")
+    assert [path.name for path in tmp_path.iterdir()] == ["w.jsonl"]
 
 
 @pytest.mark.parametrize(

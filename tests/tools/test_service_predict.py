@@ -178,3 +178,18 @@ def test_a_promise_that_no_prediction_covers_is_judged_by_loads(predictor: Predi
     found, _ = best_rate(predictor, slo)
     alone, _ = best_rate(predictor, PROMISE)
     assert found.rate_rps == alone.rate_rps
+    assert "nothing is foretold of stutter_share" in found.reason and "foretold" not in alone.reason
+
+
+def test_what_can_t_be_predicted_is_offered_only_after_a_real_load(predictor: Predictor) -> None:
+    slo = Slo.model_validate({"stutter": {"gap_ms": 1e4, "max_share": 0.5}})
+    for measure in (None, lambda rate_rps: None):  # nobody was to verify it; there was no time to
+        found, taken = best_rate(predictor, slo, (), measure)
+        assert (found.rate_rps, found.verified, taken) == (None, False, ())
+        assert "no rate can be predicted" in found.reason and "stutter_share" in found.reason
+
+    def kept(rate_rps: float) -> Point:
+        return Point(rate_rps, 100, 1, {"stutter_share": 0.1}, {}, held_out=True)
+
+    real, taken = best_rate(predictor, slo, (), kept)
+    assert real.verified and real.rate_rps == taken[0].rate_rps and "inf" not in real.reason

@@ -24,9 +24,10 @@ def asked(
     points: tuple[Point, ...] = (),
     slo: Slo | None = None,
     driven: CampaignPlan = PLAN,
+    verifying: tuple[Phase, ...] = (),
 ) -> dict[str, Doubt]:
     known = play_phases((2.0, 4.0), noise_s=0.0005) if phases is None else phases
-    found = calibration_doubts(fit, known, points, slo or Slo(), None, planned=PLAN, driven=driven)
+    found = calibration_doubts(fit, known, points, slo or Slo(), None, verifying=verifying, planned=PLAN, driven=driven)
     return {doubt.name: doubt for doubt in found}
 
 
@@ -46,6 +47,43 @@ def test_each_doubt_has_its_reason() -> None:
     assert "allowed 20 of" in asked(driven=replace(PLAN, rate=20))["short_of_time"].sentence
     stutter = Slo.model_validate({"stutter": {"gap_ms": 100, "max_share": 0.1}})
     assert "stutter_share isn't predicted" in asked(points=(far,), slo=stutter)["unpredicted"].sentence
+
+
+def test_what_nobody_judged_is_not_said_to_be_judged() -> None:
+    point = Point(4.0, 40, 1, {"p95_ttft_ms": 200.0}, {"p95_ttft_ms": 210.0}, held_out=True)
+    stutter = Slo.model_validate({"stutter": {"gap_ms": 100, "max_share": 0.1}})
+    load = play_phase("verify 4 per second", at_rate(MIX, 4.0, 40), 9, rate_rps=4.0, noise_s=0.0005)
+    assert "no real load judged it" in asked(points=(point,), slo=stutter)["unpredicted"].sentence
+    judged = asked(points=(point,), slo=stutter, verifying=(load,))["unpredicted"].sentence
+    assert "judged by the real loads" in judged and "no real load" not in judged
+
+
+def mistaken(phase: Phase, fault: str) -> Phase:
+    """`phase` as it would have come back with one fault."""
+    first, *others = phase.records
+    match fault:
+        case "client_limited":
+            return replace(phase, load=replace(phase.load, client=replace(phase.load.client, cpu_share=0.99)))
+        case "token_mismatch":
+            records = [replace(first, outcome="failed", error="token_count_mismatch: 3 told, 4 seen"), *others]
+        case "impossible_speed":
+            records = [replace(first, sent_s=first.token_times_s[0] + 0.001), *others]
+        case "buffered":
+            records = [replace(r, token_times_s=(r.end_s,) * len(r.token_times_s)) for r in phase.records]
+        case _:
+            records = [replace(r, clock_skew_s=90.0) for r in phase.records]
+    return replace(phase, load=replace(phase.load, records=tuple(records)))
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 4])
+@pytest.mark.parametrize("fault", ["client_limited", "token_mismatch", "impossible_speed", "buffered", "clock_skew"])
+def test_every_load_is_questioned_the_burst_and_those_that_verify_too(fault: str, place: int) -> None:
+    verifying = play_phase("verify 4 per second", at_rate(MIX, 4.0, 40), 9, rate_rps=4.0, noise_s=0.0005)
+    phases = [*play_phases((2.0, 4.0), noise_s=0.0005), verifying]
+    phases[place] = mistaken(phases[place], fault)
+    found = asked(phases=phases[:4], verifying=(phases[4],))
+    assert found[fault].sentence.startswith(f"at {phases[place].name}: ")
+    assert set(found) <= {fault, "unanswered"}
 
 
 def test_a_server_that_shares_and_doesn_t_say_so_is_doubted() -> None:

@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tools import traces_logs as logs
+from tools.deployment import load_deployment
 from tools.errors import UserError
 from tools.measure.arrivals import Burst, Poisson, Renewal, Season, schedule
+from tools.measure.slo import Slo
 from tools.measure.summary import METRICS
 from tools.measure.workload import WorkloadSpec, materialise
 from tools.traces import read_log
@@ -23,7 +25,7 @@ from tools.traces.distribution import Distribution
 from tools.traces.marginals import ks_distance
 from tools.traces.presets import PRESETS, preset
 from tools.traces.scaled import scaled
-from tools.traces.spec_file import parse_spec, read_spec, spec_yaml, write_whole
+from tools.traces.spec_file import parse_spec, read_spec, spec_yaml
 
 
 def poisson(chance: random.Random, rate: float, count: int) -> list[float]:
@@ -135,25 +137,70 @@ def test_distributions() -> None:
 def test_spec_files_round_trip(tmp_path: Path) -> None:
     spec = describe(read_log(logs.mooncake(tmp_path / "log", 1, conversations=300))).spec
     path = tmp_path / "twin.yaml"
-    write_whole(path, spec_yaml(spec, ["a comment"]))
-    found, slo = read_spec(path)
-    assert found == spec and found.digest == spec.digest and not slo.bounds()
+    path.write_text(spec_yaml(spec, ["a comment"]))
+    found, slo, objective = read_spec(path)
+    assert found == spec and found.digest == spec.digest and not slo.bounds() and objective is None
     assert path.read_text().startswith("# a comment\nworkload:\n")
-    assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")] == []
+
+
+SMALL = "workload: {requests: 8, prompt_tokens: 20, output_tokens: 4, arrivals: {kind: poisson, rate_rps: 5e-05}}\n"
+
+
+def test_a_spec_file_has_a_promise_and_an_objective_or_neither() -> None:
+    alone = parse_spec(Path("x.yaml"), SMALL)
+    assert alone.spec.arrivals == Poisson(kind="poisson", rate_rps=5e-5)
+    assert alone.slo == Slo() and alone.objective is None
+    assert parse_spec(Path("x.yaml"), SMALL + "slo:\nobjective:\n") == alone
+    both = parse_spec(Path("x.yaml"), SMALL + "slo: {ttft_ms: {p95: 1e3}}\nobjective: {metric: p95_e2el_ms}\n")
+    assert both.slo.bounds() == {"p95_ttft_ms": 1000.0} and both.objective == "p95_e2el_ms"
+
+
+def test_a_deployment_is_a_spec_file_whose_other_sections_are_somebody_elses() -> None:
+    path = Path(__file__).parents[2] / "configs/demo/deployment.yaml"
+    own = load_deployment(path).deployment
+    assert read_spec(path) == (own.workload, own.slo, own.objective.metric)
+    assert parse_spec(Path("x.yaml"), SMALL + "model: any\nguardrail: []\n") == parse_spec(Path("x.yaml"), SMALL)
+
+
+def test_a_spec_file_may_be_larger_than_a_deployment(tmp_path: Path) -> None:
+    path = tmp_path / "long.yaml"
+    path.write_text(SMALL.replace("workload:", "workload:" + " " * (1 << 20)))
+    assert read_spec(path) == parse_spec(path, SMALL)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("workload: [", "expected YAML"),
-        ("slo: {}", "expected a workload: section"),
+        ("workload: [", "not valid YAML"),
+        ("", "found nothing"),
+        ("[1, 2]", "found something else"),
+        ("slo: {}", "expected a workload: section, found slo"),
         ("workload: {requests: 1, arrivals: {kind: burst}}", "prompt_tokens and output_tokens"),
-        ("workload: {requests: 1, lenght: 2}", "lenght"),
+        ("workload: {requests: 1, request: 2}", "workload.request: unknown key; did you mean 'requests'"),
+        (SMALL.replace("8", "eight"), "workload.requests: .* found 'eight'"),
+        (SMALL + "slos: {}", "found 'slos'; did you mean 'slo'"),
+        (SMALL + "seed: 4", "found 'seed'; indent it under workload:"),
+        (SMALL + "zzz: 4", "found 'zzz'; remove it"),
+        (SMALL + "slo: {ttft: {p95: 100}}", r"slo\.ttft: unknown key; did you mean 'ttft_ms'"),
+        (SMALL + "objective: {metric: p95_ttft}", "did you mean p95_ttft_ms"),
+        (SMALL + "objective: p95_ttft_ms", "not a valid objective"),
+        (SMALL + SMALL, "line 2: the key workload stands here a second time"),
+        (SMALL.replace("8", "010"), "YAML 1.1 reads 010"),
+        (SMALL.replace("5e-05", "1e999"), "larger than any number"),
+        (SMALL.replace("20", "&many 20"), "anchors and aliases"),
     ],
 )
 def test_bad_spec_files_say_what_is_wrong(text: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         parse_spec(Path("x.yaml"), text)
+
+
+def test_a_spec_file_that_is_missing_or_no_text(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="none that can be read: No such file"):
+        read_spec(tmp_path / "none.yaml")
+    (tmp_path / "b.yaml").write_bytes(b"\xff\xfe")
+    with pytest.raises(UserError, match="UTF-8"):
+        read_spec(tmp_path / "b.yaml")
 
 
 def test_presets_are_valid_and_judged_by_known_metrics() -> None:

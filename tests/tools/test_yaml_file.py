@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tools.errors import UserError
 from tools.manifests import KeyPath, YamlFile
+from tools.manifests.yaml_file import parse_data
 from tools.manifests.yaml_scalar import write_scalar
 from tools.targets import Value
 
@@ -46,6 +47,17 @@ def test_it_reads_what_safe_load_reads_and_finds_the_managed_keys() -> None:
     file = parse(DEPLOYMENT)
     assert file.data == yaml.safe_load(DEPLOYMENT)
     assert file.managed == {("config", name) for name in CONFIG}
+
+
+def test_data_that_is_only_read_is_the_same() -> None:
+    assert parse_data(HERE, DEPLOYMENT) == parse(DEPLOYMENT).data
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False) | st.integers() | st.booleans() | st.text())
+def test_data_that_is_only_read_knows_numbers_as_python_writes_them(value: float | bool | str) -> None:
+    text = repr(value) if isinstance(value, float) else write_scalar(value)
+    (found,) = parse_data(HERE, f"key: {text}\n").values()
+    assert found == value and type(found) is type(value)
 
 
 def test_a_splice_changes_the_scalars_and_nothing_else() -> None:

@@ -19,7 +19,7 @@ from tools.capacity.prices import Cost, Hardware, Prices, read_prices
 from tools.capacity.question import Effort, Finding, Question
 from tools.capacity.simulate import Demand, Simulated, play, simulate
 from tools.capacity.traffic import Traffic
-from tools.capacity.traffic_file import read_traffic, read_workload
+from tools.capacity.traffic_file import read_traffic
 
 __all__ = [
     "BALANCERS",
@@ -57,6 +57,5 @@ __all__ = [
     "read_prices",
     "read_replica",
     "read_traffic",
-    "read_workload",
     "simulate",
 ]

@@ -88,6 +88,8 @@ class Policy:
     "Replicas by interval, failures included."
     interval_s: float
     start_s: float
+    clock_known: bool
+    "Whether `start_s` is a time of day; a schedule by hours of unknown place would scale at the wrong ones."
 
     def hpa_scaler(self) -> HpaScaler:
         return HpaScaler(self.rules)
@@ -103,14 +105,15 @@ class Policy:
 
     def manifests(self, at: Workplace, title: str) -> dict[str, str]:
         """YAML by file name."""
+        crons = self._crons()
+        follows = "the same metric and the day's plan" if crons else "the same metric, without a schedule"
         return {
             "hpa.yaml": to_yaml(self._hpa(at), f"{title}\nReads the metric that prometheus-adapter.yaml defines."),
             "prometheus-adapter.yaml": to_yaml(
                 _adapter(at), f"{title}\nA rule for prometheus-adapter's configuration: the metric that hpa.yaml reads."
             ),
             "keda.yaml": to_yaml(
-                self._keda(at),
-                f"{title}\nFor KEDA, instead of hpa.yaml: it follows the same metric and the day's plan.",
+                self._keda(at, crons), f"{title}\nFor KEDA, instead of hpa.yaml: it follows {follows}."
             ),
         }
 
@@ -150,7 +153,7 @@ class Policy:
             ),
         )
 
-    def _keda(self, at: Workplace) -> ScaledObject:
+    def _keda(self, at: Workplace, crons: Sequence[CronTrigger]) -> ScaledObject:
         # prometheus labels pods by their deployment's name and a suffix
         where = f'{{namespace="{at.namespace}",pod=~"{at.deployment}-.*"}}'
         prefix = _PREFIX[at.metrics]
@@ -168,14 +171,14 @@ class Policy:
                 min_replica_count=self.rules.least,
                 max_replica_count=self.rules.most,
                 advanced=Advanced(horizontal_pod_autoscaler_config=HpaConfig(behavior=self._behavior())),
-                triggers=[prometheus, *self._crons()],
+                triggers=[prometheus, *crons],
             ),
         )
 
     def _crons(self) -> list[CronTrigger]:
         """One trigger for each run of equal counts above the minimum, beginning one reaction time early."""
         counts, day = self.scheduled, len(self.scheduled)
-        if day * self.interval_s < DAY_S or len(set(counts)) == 1:
+        if not self.clock_known or day * self.interval_s < DAY_S or len(set(counts)) == 1:
             return []  # of a part of a day, nobody knows whether it comes again tomorrow
         first = next(i for i in range(day) if counts[i] != counts[i - 1])
         runs: list[tuple[int, int, int]] = []
@@ -237,7 +240,9 @@ def derive_policy(
         down=DOWN,
         down_window_s=max(300, 2 * math.ceil(cold_start_s)),
     )
-    return Policy(rules, reaction_s, growth, tuple(provisioned), traffic.interval_s, traffic.start_s)
+    return Policy(
+        rules, reaction_s, growth, tuple(provisioned), traffic.interval_s, traffic.start_s, traffic.clock_known
+    )
 
 
 def _policies(rule: StepRule) -> list[ScalingPolicy]:

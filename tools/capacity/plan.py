@@ -56,9 +56,10 @@ class Terms:
 
 @dataclass(frozen=True)
 class Interval:
-    """One part of the day. Times of day are UTC."""
+    """One part of the day."""
 
     start_s: float
+    "Time of day (UTC), or the offset from the traffic's beginning where its clock isn't known."
     rate_rps: float
     mean_rps: float
     needed: int

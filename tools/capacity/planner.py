@@ -16,7 +16,7 @@ from tools.capacity.plan import CapacityPlan, Choice, Interval, Terms
 from tools.capacity.prices import Cost
 from tools.capacity.question import Finding, Question
 from tools.capacity.rehearse import rehearse
-from tools.capacity.traffic import DAY_S, Traffic
+from tools.capacity.traffic import Traffic
 from tools.errors import UserError
 
 __all__ = ["make_plan"]
@@ -130,7 +130,7 @@ def _over_the_day(question: Question, traffic: Traffic, terms: Terms, say: Say) 
         needed = finding.replicas
         intervals.append(
             Interval(
-                start_s=(traffic.start_s + index * traffic.interval_s) % DAY_S,
+                start_s=traffic.begin_s(index),
                 rate_rps=rate,
                 mean_rps=mean,
                 needed=needed,
@@ -236,6 +236,11 @@ def _assumptions(best: _Planned, traffic: Traffic, terms: Terms) -> tuple[str, .
         f"requests go to replicas by {best.choice.model.balancer}",
         "no replica runs out of cache memory: the curve's seats are the limit",
     ]
+    if not traffic.clock_known:
+        found.append(
+            f"{traffic.source} doesn't tell its hours' time of day: parts are told by their offset from its beginning, "
+            "and keda.yaml has no schedule; the policy 'scheduled' shows what one at the right hours would give"
+        )
     if terms.mttf_s is not None:
         found.append(
             "replicas fail independently of each other"

@@ -30,7 +30,7 @@ class Rehearsal:
 
     name: str
     begin_s: float
-    "Time of day, UTC."
+    "Time of day (UTC), or the offset from the traffic's beginning where its clock isn't known."
     length_s: float
     requests: int
     from_rps: float

@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from tools.capacity.mix import Mix
 from tools.errors import UserError
 
-__all__ = ["DAY_S", "Traffic"]
+__all__ = ["DAY_S", "MOST_CV", "Traffic"]
 
 DAY_S = 86_400.0
+MOST_CV = 20.0
+"""Burstier gaps are planned as if they were no burstier."""
 
 Seconds = NDArray[np.float64]
 Rates = NDArray[np.float64]
@@ -33,7 +35,7 @@ class Traffic:
     "Requests per second to plan for, by interval; the first begins at `start_s`."
     interval_s: float
     start_s: float
-    "Time of day (UTC) at which the first interval begins, in seconds."
+    "Time of day (UTC) at which the first interval begins, in seconds; 0 where `clock_known` is False."
     mean_rps: tuple[float, ...]
     "What comes on average in each interval: what tokens are counted by."
     source: str
@@ -41,6 +43,9 @@ class Traffic:
     "Coefficient of variation of the gaps between arrivals; 1 where the log doesn't tell."
     lengths: Mix | None = None
     "Of the requests, where the log has them."
+    clock_known: bool = True
+    """Whether `start_s` is a time of day. A workload counts from the first start of the log that it was made of, so its
+    hours may be anybody's: its parts are told by their offset, and nothing may be scheduled by them."""
 
     @property
     def peak_rps(self) -> float:
@@ -55,7 +60,18 @@ class Traffic:
     def of_rates(
         cls, times_s: Seconds, rates: Rates, *, interval_s: float, percentile: float, growth: float, source: str
     ) -> Self:
-        """From samples of the rate: (moment, requests per second)."""
+        """From samples of the rate: (moment, requests per second), in any order.
+
+        Raises:
+            UserError: two rates of one moment, no traffic, or a part of the day of which nothing is told.
+        """
+        order = np.argsort(times_s, kind="stable")
+        times_s, rates = times_s[order], rates[order]
+        if (twice := times_s[1:][np.diff(times_s) == 0]).size:
+            raise UserError(
+                f"{source}: expected one rate a moment, found two for the time {twice[0]:.10g}; give the sum of what "
+                "came in one row"
+            )
         folded = np.mod(times_s, DAY_S)
         whole = times_s.max() - times_s.min() + _spacing(times_s) >= DAY_S
         start_s = 0.0 if whole else math.floor(folded[0] / interval_s) * interval_s
@@ -103,16 +119,24 @@ class Traffic:
 
     @classmethod
     def of_season(
-        cls, rate_rps: float, period_s: float, weights: tuple[float, ...], growth: float, source: str
+        cls, rate_rps: float, period_s: float, weights: tuple[float, ...], growth: float, source: str, cv: float
     ) -> Self:
-        """From a mean rate and the relative rates of equal parts of a period; a day holds a whole number of periods."""
+        """From a mean rate and the relative rates of equal parts of a period; a day holds a whole number of periods.
+
+        A season begins with its log, at a time of day that it doesn't tell.
+        """
         rates = np.array(weights) / np.mean(weights) * rate_rps * growth
         repeats = max(round(DAY_S / period_s), 1)
         rates = np.tile(rates, repeats)
         if len(rates) > _MOST_INTERVALS:
             rates = rates.reshape(_MOST_INTERVALS, -1).max(axis=1) if len(rates) % _MOST_INTERVALS == 0 else rates
         values = tuple(rates.tolist())
-        return cls(values, period_s * repeats / len(values), 0.0, values, source)
+        return cls(values, period_s * repeats / len(values), 0.0, values, source, cv, clock_known=False)
+
+    def begin_s(self, index: int) -> float:
+        """When an interval begins: the time of day (UTC), or the offset from the beginning where that isn't known."""
+        offset_s = index * self.interval_s
+        return (self.start_s + offset_s) % DAY_S if self.clock_known else offset_s
 
     @property
     def length_s(self) -> float:
@@ -161,6 +185,7 @@ class Traffic:
             "source": self.source,
             "interval_s": self.interval_s,
             "start_s": self.start_s,
+            "clock_known": self.clock_known,
             "rates_rps": list(self.rates_rps),
             "mean_rps": list(self.mean_rps),
             "peak_rps": self.peak_rps,
@@ -195,7 +220,7 @@ def _burstiness(times_s: Seconds, part_s: float) -> float:
     usable = (counts >= 20)[place] & (means > 0)[place]
     if usable.sum() < 100:
         return 1.0
-    return float(np.clip(np.std(gaps[usable] / means[place][usable]), 0.0, 20.0))
+    return float(np.clip(np.std(gaps[usable] / means[place][usable]), 0.0, MOST_CV))
 
 
 def _clock(seconds: float) -> str:

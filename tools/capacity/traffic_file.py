@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import math
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,16 +12,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from tools.capacity.mix import Mix
-from tools.capacity.traffic import Traffic
+from tools.capacity.traffic import MOST_CV, Traffic
 from tools.errors import UserError
-from tools.manifests.yaml_file import YamlFile
 from tools.measure.arrivals import Constant, Gamma, Poisson, Renewal, Replay
 from tools.measure.workload import WorkloadSpec
+from tools.traces.spec_file import read_spec
 
-__all__ = ["read_traffic", "read_workload"]
+__all__ = ["read_traffic"]
 
 _NAMES = {
     "time": ("time", "timestamp", "time_s", "arrived_at"),
@@ -47,7 +47,7 @@ def read_traffic(path: Path, *, interval_s: float, percentile: float, growth: fl
         UserError: no such file, or not traffic.
     """
     if path.suffix in (".yaml", ".yml"):
-        return _of_workload(read_workload(path), path, interval_s, percentile, growth)
+        return _of_workload(read_spec(path).spec, path, interval_s, percentile, growth)
     columns = _read_columns(path)
     times_s = columns["time"]
     keep: dict[str, Any] = {"interval_s": interval_s, "percentile": percentile, "growth": growth, "source": path.name}
@@ -71,43 +71,46 @@ def read_traffic(path: Path, *, interval_s: float, percentile: float, growth: fl
     return replace(traffic, lengths=mix)
 
 
-def read_workload(path: Path) -> WorkloadSpec:
-    """The workload: section of a YAML file, or a file that is one.
-
-    Raises:
-        UserError: no such file, or not a workload.
-    """
-    data = YamlFile.read(path).data
-    if not isinstance(data, dict):
-        raise UserError(f"{path}: expected a workload, found {type(data).__name__}")
-    try:
-        return WorkloadSpec.model_validate(data.get("workload", data))
-    except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, p['loc']))}: {p['msg']}" for p in error.errors()[:5])
-        raise UserError(f"{path}: not a valid workload: {problems}") from None
-
-
 def _of_workload(spec: WorkloadSpec, path: Path, interval_s: float, percentile: float, growth: float) -> Traffic:
     arrivals = spec.arrivals
     turns = Mix.of_workload(spec).turns
     match arrivals:
-        case Renewal(season=None) | Poisson() | Constant():
-            cv = 0.0 if isinstance(arrivals, Constant) else 1.0
-            return Traffic.steady(arrivals.rate_rps * turns, path.name, growth=growth, cv=cv)
-        case Gamma():
-            return Traffic.steady(arrivals.rate_rps * turns, path.name, growth=growth, cv=arrivals.cv)
         case Renewal(season=season) if season is not None:
             rate = arrivals.rate_rps * turns
-            return Traffic.of_season(rate, season.period_s, season.weights, growth, path.name)
+            return Traffic.of_season(rate, season.period_s, season.weights, growth, path.name, _burstiness(arrivals))
+        case Renewal() | Poisson() | Constant() | Gamma():
+            return Traffic.steady(arrivals.rate_rps * turns, path.name, growth=growth, cv=_burstiness(arrivals))
         case Replay():
-            times_s = np.array(arrivals.times_s) / arrivals.speed
-            return Traffic.of_arrivals(
-                times_s, interval_s=interval_s, percentile=percentile, growth=growth * turns, source=path.name
+            times_s = np.array(arrivals.times_s)
+            day = Traffic.of_arrivals(
+                (times_s - times_s.min()) / arrivals.speed,
+                interval_s=interval_s,
+                percentile=percentile,
+                growth=growth * turns,
+                source=path.name,
             )
+            return replace(day, clock_known=False)
     raise UserError(
         f"{path}: arrivals of kind {arrivals.kind} have no rate to plan for; expected poisson, constant, gamma, "
         "renewal or replay"
     )
+
+
+def _burstiness(arrivals: Constant | Gamma | Poisson | Renewal) -> float:
+    """Coefficient of variation of the gaps, the season left out."""
+    match arrivals:
+        case Constant():
+            return 0.0
+        case Poisson():
+            return 1.0
+        case Gamma():
+            return arrivals.cv
+        case Renewal():
+            # Between two quantiles a and b the gaps are uniform: mean (a + b) / 2, mean square (a² + ab + b²) / 3.
+            low, high = np.array(arrivals.gaps[:-1]), np.array(arrivals.gaps[1:])
+            mean = float((low + high).mean()) / 2
+            square = float((low**2 + low * high + high**2).mean()) / 3
+            return min(math.sqrt(max(square - mean**2, 0.0)) / mean, MOST_CV)
 
 
 def _read_columns(path: Path) -> dict[str, NDArray[np.float64]]:

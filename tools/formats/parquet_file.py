@@ -14,9 +14,9 @@ import orjson
 
 from tools.errors import UserError
 from tools.formats.reading import Reading
-from tools.formats.records_file import replaced
 from tools.formats.records_header import FORMAT, header_of, reading_of
 from tools.measure.records import RequestRecord
+from tools.whole_file import replaced
 
 __all__ = ["read_parquet", "write_parquet"]
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import importlib.metadata
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, TypeGuard, cast
+from typing import Any, TypeGuard
 
 import orjson
 
@@ -18,8 +14,9 @@ from tools.formats.reading import Reading
 from tools.formats.records_header import FORMAT, header_of, reading_of
 from tools.measure.measurement import Measurement
 from tools.measure.records import RequestRecord
+from tools.whole_file import replaced
 
-__all__ = ["LOOKS_LIKE", "read_records", "reading_from_measurement", "recognises_line", "replaced", "write_records"]
+__all__ = ["LOOKS_LIKE", "read_records", "reading_from_measurement", "recognises_line", "write_records"]
 
 LOOKS_LIKE = f'lines, the first of them with "format": "{FORMAT}"'
 
@@ -70,25 +67,3 @@ def read_records(path: Path) -> Reading:
 
 def recognises_line(line: Any) -> TypeGuard[dict[str, Any]]:
     return isinstance(line, dict) and line.get("format") == FORMAT
-
-
-@contextmanager
-def replaced(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write that takes the place of `path` when it is complete; compressed where the name ends in `.gz`.
-
-    Raises:
-        UserError: the folder is missing or full, or may not be written to.
-    """
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with draft.open("wb") as raw:
-            if path.suffix == ".gz":
-                with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
-                    yield cast(IO[bytes], packed)
-            else:
-                yield raw
-        draft.replace(path)
-    except OSError as error:
-        raise UserError(f"{path}: can't be written: {error}") from error
-    finally:
-        draft.unlink(missing_ok=True)

@@ -15,6 +15,8 @@ __all__ = ["FORMAT", "header_of", "reading_of"]
 
 FORMAT = "autotune-records"
 _VERSION = 1
+_OF_THE_CLIENT = ("send_lag_p99_ms", "cpu_share")
+"What a foreign file may not tell of the client that wrote it: NaN in a reading, null in a file."
 
 
 def header_of(reading: Reading, measurement: Measurement) -> dict[str, Any]:
@@ -36,7 +38,7 @@ def header_of(reading: Reading, measurement: Measurement) -> dict[str, Any]:
         "measurement": {
             **data,
             "started_at": _null(data["started_at"]),
-            "client": {name: _null(value) for name, value in data["client"].items()},
+            "client": {**data["client"], **{name: _null(data["client"][name]) for name in _OF_THE_CLIENT}},
         },
     }
 
@@ -57,7 +59,7 @@ def reading_of(header: Mapping[str, Any], records: Sequence[RequestRecord]) -> R
             **data,
             "records": [],
             "started_at": _nan(data["started_at"]),
-            "client": {name: _nan(value) for name, value in data["client"].items()},
+            "client": {**data["client"], **{name: _nan(data["client"][name]) for name in _OF_THE_CLIENT}},
         }
     )
     theirs = header["theirs"]

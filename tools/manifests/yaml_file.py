@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import difflib
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,13 +19,16 @@ from tools.errors import UserError
 from tools.manifests.yaml_scalar import read_plain, write_scalar
 from tools.targets.knobs import Value
 
-__all__ = ["KeyPath", "YamlFile"]
+__all__ = ["KeyPath", "YamlFile", "parse_data"]
 
 KeyPath = tuple[str, ...]
 """Keys from the top of the document down to a value: `("config", "max_num_seqs")`."""
 
 _MAX_BYTES = 1 << 20
 _MAX_DEPTH = 32
+_FAST_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_WHOLE = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+_DECIMAL = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+)|[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+")
 _MARK = re.compile(r"[ \t]+#(?:.*[ \t]#)?[ \t]*autotune[ \t]*:[ \t]*(?P<word>[^\s#]+)[ \t]*$")
 
 
@@ -113,11 +117,36 @@ class YamlFile:
             raise UserError(f"{self.path}: the edit would change more than the planned keys; nothing was written")
 
 
-def _compose(path: Path, text: str) -> yaml.MappingNode:
+def parse_data(path: Path, text: str) -> dict[str, Any]:
+    """The mapping in `text`, of any size, by the rules of YamlFile, but only to be read; `path` is only named.
+
+    Unlike there, numbers with an exponent (`5e-05`, as Python writes them) are numbers: YAML 1.1 takes some of them for
+    texts, which nobody means.
+
+    Raises:
+        UserError: as `YamlFile.parse`, but for the marks.
+    """
+    data: dict[str, Any] = _construct(path, _compose(path, text, _FAST_LOADER), _read_number_or_plain)
+    return data
+
+
+def _read_number_or_plain(node: yaml.ScalarNode) -> Value | None:
+    # Numbers first: the lengths of a log are hundreds of thousands of scalars.
+    text: str = node.value
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    if _DECIMAL.fullmatch(text):
+        if math.isfinite(number := float(text)):
+            return number
+        raise ValueError(f"{text} is larger than any number of 64 bits")
+    return read_plain(node)
+
+
+def _compose(path: Path, text: str, loader: Any = yaml.SafeLoader) -> yaml.MappingNode:
     """The one document's node tree, once the event stream is known to hold nothing that we refuse."""
     depth = 0
     try:
-        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        for event in yaml.parse(text, Loader=loader):
             if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
                 raise _refusal(path, event, "anchors and aliases are not supported", "write the value out")
             if (tag := getattr(event, "tag", None)) is not None:
@@ -128,7 +157,7 @@ def _compose(path: Path, text: str) -> yaml.MappingNode:
                 depth -= 1
             if depth > _MAX_DEPTH:
                 raise _refusal(path, event, f"nested deeper than {_MAX_DEPTH} levels", "flatten it")
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = yaml.compose(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
         raise UserError(f"{path}, line {line}: not valid YAML: {error.problem or error.context}") from None
@@ -139,25 +168,25 @@ def _compose(path: Path, text: str) -> yaml.MappingNode:
     return root
 
 
-def _construct(path: Path, node: yaml.Node) -> Any:
+def _construct(path: Path, node: yaml.Node, read: Callable[[yaml.ScalarNode], Value | None] = read_plain) -> Any:
     """Plain data, as safe_load would give, except that nothing is guessed."""
     if isinstance(node, yaml.MappingNode):
         mapping: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            key = _construct(path, key_node)
+            key = _construct(path, key_node, read)
             if not isinstance(key, str):
                 raise _refusal(path, key_node, f"expected a text as key, found {key!r}", "quote it")
             if key in mapping:
                 raise _refusal(path, key_node, f"the key {key} stands here a second time", "remove one of the two")
-            mapping[key] = _construct(path, value_node)
+            mapping[key] = _construct(path, value_node, read)
         return mapping
     if isinstance(node, yaml.SequenceNode):
-        return [_construct(path, item) for item in node.value]
+        return [_construct(path, item, read) for item in node.value]
     assert isinstance(node, yaml.ScalarNode)
-    if node.style is not None:
+    if node.style:  # the C loader has "" for plain scalars, the other None
         return node.value
     try:
-        return read_plain(node)
+        return read(node)
     except ValueError as error:
         raise _refusal(path, node, str(error), "quote it, or write the plain number or true/false you mean") from None
 

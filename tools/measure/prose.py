@@ -15,8 +15,9 @@ __all__ = ["INDEX_WORDS", "MAX_SEED", "SALT_WORDS", "Message", "Request", "write
 
 MAX_SEED = 2**63 - 1
 SALT_WORDS = 7  # 7 words of 9 bits hold a seed's 63 bits
-INDEX_WORDS = 2
+INDEX_WORDS = 2  # at the least; as many as the largest index needs
 _SENTENCE_WORDS = 11
+_TOOL_WORDS = 12
 
 Message = dict[str, str]
 """`{"role": ..., "content": ...}`, as the chat completions API takes it."""
@@ -34,7 +35,10 @@ class Request:
     max_tokens: int
     scheduled_s: float | None
     own_words: int
-    "Words of the prompt that stand in no request sent before it: no honest cache holds them."
+    """Words of the prompt that stand in no request sent before it: no honest cache holds them.
+
+    Of a message shorter than its index (a log's question of one word) another one may hold the same.
+    """
     conversation: int = 0
     turn: int = 0
     gap_s: float = 0.0
@@ -57,10 +61,17 @@ class Request:
 def write(skeleton: Skeleton, seed: int, *, part: str, spec_digest: str, tools: int = 0) -> tuple[Request, ...]:
     """The requests of `skeleton`, conversation by conversation, `tools` function definitions with each.
 
-    Every prefix and every user message starts with words that spell its place and the seed, so two seeds have no
-    request and no cacheable prefix in common: a guarantee, not a likelihood. (For two specs, and for two parts such as
-    the warm-up, it is a likelihood of 1 - 2**-63.) The answers in a conversation's history are written here too, as
-    long as the skeleton says: the same bytes are sent to every server.
+    Every prefix and every user message starts with words that spell its place (2 for up to 512**2 of a kind, else 3),
+    and then the seed (7), and every tool's description starts with the seed. What that makes of two seeds:
+
+    - Prefixes and messages long enough for both, 9 words or 10, are never the same: a guarantee, not a likelihood.
+      Requests that begin with one, or with tools, have no cacheable prefix in common.
+    - Shorter ones are cut, and may be the same: of a log's conversations with a first message of a few words, no shared
+      prefix before it and no tools, two seeds can have the first request in common.
+    - For two specs, and for two parts such as the warm-up, the 9 or 10 words differ with a likelihood of 1 - 2**-63.
+
+    The answers in a conversation's history are written here too, as long as the skeleton says: the same bytes are sent
+    to every server.
     """
     return _Writer(skeleton, seed, part, spec_digest, tools).requests()
 
@@ -71,7 +82,9 @@ class _Writer:
         self._random = Random(f"{part}/text/{spec_digest}/{seed}")
         self._salt = spell(_scramble(seed) ^ _mask(spec_digest, part), SALT_WORDS)
         self._tool_count = tools
-        self._nodes = [self._salted(index, node.tokens) for index, node in enumerate(skeleton.prefixes)]
+        prefix_words = _index_words(len(skeleton.prefixes))
+        self._nodes = [self._salted(index, prefix_words, node.tokens) for index, node in enumerate(skeleton.prefixes)]
+        self._index_words = _index_words(sum(len(conversation.turns) for conversation in skeleton.conversations))
 
     def requests(self) -> tuple[Request, ...]:
         written: list[Request] = []
@@ -92,7 +105,7 @@ class _Writer:
             if before is not None:
                 history = (*history, {"role": "assistant", "content": self._prose([], before.output_tokens)})
             index = len(written)
-            history = (*history, {"role": "user", "content": self._salted(index, turn.new_tokens)})
+            history = (*history, {"role": "user", "content": self._salted(index, self._index_words, turn.new_tokens)})
             written.append(
                 Request(
                     index=index,
@@ -108,8 +121,8 @@ class _Writer:
             )
             before = turn
 
-    def _salted(self, place: int, length: int) -> str:
-        return self._prose((spell(place, INDEX_WORDS) + self._salt)[:length], length)
+    def _salted(self, place: int, place_words: int, length: int) -> str:
+        return self._prose((spell(place, place_words) + self._salt)[:length], length)
 
     def _prose(self, opening: list[str], length: int) -> str:
         """`length` words, the opening first, in lower-case sentences. Full stops count as words: each is a token."""
@@ -128,8 +141,16 @@ def _tool(random: Random, index: int, salt: list[str]) -> dict[str, Any]:
         for kind in ("string", "integer")
     }
     parameters = {"type": "object", "properties": properties, "required": sorted(properties)[:1]}
-    about = " ".join(random.choices(WORDS, k=12))
+    about = " ".join([*salt, *random.choices(WORDS, k=_TOOL_WORDS - SALT_WORDS)])
     return {"type": "function", "function": {"name": name, "description": about, "parameters": parameters}}
+
+
+def _index_words(count: int) -> int:
+    """Words that spell each of `count` indices."""
+    words = INDEX_WORDS
+    while len(WORDS) ** words < count:
+        words += 1
+    return words
 
 
 def _scramble(seed: int) -> int:

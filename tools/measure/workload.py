@@ -159,8 +159,8 @@ class Workload:
 def materialise(spec: WorkloadSpec, seed: int | None = None) -> Workload:
     """The concrete requests of `spec` under `seed` (the spec's own by default).
 
-    Two seeds of one spec have no request and no cacheable prefix in common (see `prose`), and the same marginal lengths
-    (see `copula`).
+    Two seeds of one spec have no request and no cacheable prefix in common (but for first messages under nine words,
+    see `prose.write`), and the same marginal lengths (see `copula`).
 
     Raises:
         ValueError: a seed below 0 or above 2**63 - 1.

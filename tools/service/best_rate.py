@@ -100,7 +100,8 @@ class _Search:
         "The server at a rate behaves as the replica does at this many times the rate."
 
     def guarded(self) -> float | None:
-        """The best rate that the replica promises, cliff guard included."""
+        """The best rate that the replica promises, cliff guard included. Where it can't say anything about the promise,
+        the most that it can serve: real loads begin there, and nobody is offered it without one."""
         capacity_rps = self._predictor.capacity_rps
         found = largest(self._safe, _LOWEST * capacity_rps, capacity_rps / (1 + CLIFF_AHEAD))
         return None if found is None else found / self._pace
@@ -119,8 +120,13 @@ class _Search:
         return None if wanted <= kept * (1 + _SAME / 2) else wanted
 
     def unverified(self, foretold: float | None) -> BestRate:
+        unforeseen = ", ".join(name for name in self._bounds if name not in self._foretold)
+        if not self._foretold:
+            sentence = f"no rate can be predicted: nothing is foretold of {unforeseen}, and no load has verified a rate"
+            return BestRate(None, sentence, False, 0)
         if foretold is not None:
-            return BestRate(foretold, f"predicted, no load has verified it; {self._limit(foretold)}", False, 0)
+            blind = f" (nothing is foretold of {unforeseen})" if unforeseen else ""
+            return BestRate(foretold, f"predicted, no load has verified it{blind}; {self._limit(foretold)}", False, 0)
         alone = self._predictor.at(_LOWEST * self._predictor.capacity_rps).metrics
         worst = max(self._foretold, key=lambda name: self._ratio(name, alone))
         sentence = f"{worst} is {alone[worst]:.4g} with next to no load, promised {self._bounds[worst]:g}"
@@ -183,11 +189,14 @@ class _Search:
     def _limit(self, rate_rps: float) -> str:
         """What stands in the way of more."""
         paced_rps = rate_rps * self._pace
+        used = f"{paced_rps / self._predictor.capacity_rps:.0%} of the capacity is used"
+        if not self._foretold:
+            return f"{used}, and what comes first beyond can't be predicted"
         ahead = self._predictor.at(paced_rps * (1 + CLIFF_AHEAD)).metrics
-        nearest = max(self._foretold or self._bounds, key=lambda name: self._ratio(name, ahead))
+        nearest = max(self._foretold, key=lambda name: self._ratio(name, ahead))
         return (
             f"{nearest} comes first: {self._ratio(nearest, ahead):.2f} times its bound is predicted at "
-            f"{CLIFF_AHEAD:.0%} more load; {paced_rps / self._predictor.capacity_rps:.0%} of the capacity is used"
+            f"{CLIFF_AHEAD:.0%} more load; {used}"
         )
 
     def _miss(self, metrics: Mapping[str, float]) -> float:

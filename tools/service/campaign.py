@@ -135,9 +135,10 @@ class _Campaign:
         points = self._points(target, phases, predictor, slo)
         best: BestRate | None = None
         verifying: tuple[Point, ...] = ()
+        verified: list[Phase] = []
         if slo.bounds():
             self._progress.phase("best rate", "searching the predictions", None)
-            measure = self._verifier(predictor, slo) if verify_loads else None
+            measure = self._verifier(predictor, slo, verified) if verify_loads else None
             best, verifying = best_rate(predictor, slo, points, measure, max_loads=max(verify_loads, 1))
         points = sorted([*points, *verifying], key=lambda point: point.rate_rps)
         return ServiceCalibration(
@@ -155,7 +156,9 @@ class _Campaign:
             capacity_rps=predictor.capacity_rps,
             slo=slo.bounds(),
             best_rate=best,
-            doubts=calibration_doubts(fit, phases, points, slo, floor, planned=plan, driven=fitting),
+            doubts=calibration_doubts(
+                fit, phases, points, slo, floor, verifying=verified, planned=plan, driven=fitting
+            ),
         )
 
     def _points(self, target: str, phases: list[Phase], predictor: Predictor, slo: Slo) -> list[Point]:
@@ -169,8 +172,9 @@ class _Campaign:
             _point(phase, apart if phase is middle else predictor, slo, held_out=phase is middle) for phase in rates
         ]
 
-    def _verifier(self, predictor: Predictor, slo: Slo) -> Callable[[float], Point | None]:
-        """Drives a load at a rate, whose outcome was predicted before; None where it wouldn't end in time."""
+    def _verifier(self, predictor: Predictor, slo: Slo, driven: list[Phase]) -> Callable[[float], Point | None]:
+        """Drives a load at a rate, whose outcome was predicted before; None where it wouldn't end in time. Each load is
+        appended to `driven`."""
         needs_p99 = any(name.startswith("p99_") for name in slo.bounds())
         requests = max(self._spec.requests, MIN_SAMPLES_P99) if needs_p99 else self._spec.requests
 
@@ -180,6 +184,7 @@ class _Campaign:
             if length_s > self._left_s():
                 return None
             phase = self._drive(name, spec, rate_rps, length_s, most_lost=_MOST_LOST["verify"])
+            driven.append(phase)
             return _point(phase, predictor, slo, held_out=True)
 
         return measure

@@ -19,6 +19,8 @@ _FAR = 0.25
 "Error of a P95 TTFT at a rate that the fit has seen from which the model doesn't describe the server."
 _OF_A_WHOLE_RUN = ("too_few", "warm_up", "unanswered")
 "Questions about a load that is to stand alone; one of a calibration is one of several."
+_OF_A_RATE = ("over_saturated", "drift")
+"Questions about a load that is meant to be steady; the probe and the burst aren't."
 
 
 def calibration_doubts(
@@ -28,31 +30,39 @@ def calibration_doubts(
     slo: Slo,
     floor: Floor | None,
     *,
+    verifying: Sequence[Phase],
     planned: CampaignPlan,
     driven: CampaignPlan,
 ) -> tuple[Doubt, ...]:
-    """All doubts that apply, those that make the numbers useless first."""
+    """All doubts that apply, those that make the numbers useless first.
+
+    Args:
+        phases: the loads that the curve was fitted to.
+        points: all rates that were driven, with those of `verifying`.
+        verifying: the loads that judged the best rate.
+        planned, driven: what was to be sent for the curve, and what there was time for.
+    """
     found = [
-        *_loads(phases, floor),
+        *_loads([*phases, *verifying], floor),
         *_seats(fit, phases),
         *_losses(phases),
         *_errors(points),
         *_tokens(fit, phases),
         *_time(planned, driven),
-        *_unforeseen(points, slo),
+        *_unforeseen(points, slo, judged=len(verifying) > 0),
     ]
     return tuple(sorted(found, key=lambda doubt: not doubt.invalid))
 
 
 def _loads(phases: Sequence[Phase], floor: Floor | None) -> Iterator[Doubt]:
-    """What the loads at rates say against themselves; each doubt once, of the load that it came up in first."""
-    seen: set[str] = set()
+    """What the loads say against themselves; each doubt once, of the load that it came up in first, and once more
+    where it makes another one's numbers useless."""
+    seen: set[tuple[str, bool]] = set()
     for phase in phases:
-        if phase.rate_rps is None:
-            continue
+        unasked = _OF_A_WHOLE_RUN if phase.rate_rps is not None else _OF_A_WHOLE_RUN + _OF_A_RATE
         for doubt in doubts(phase.measurement, phase.workload, floor):
-            if doubt.name not in seen and doubt.name not in _OF_A_WHOLE_RUN:
-                seen.add(doubt.name)
+            if (doubt.name, doubt.invalid) not in seen and doubt.name not in unasked:
+                seen |= {(doubt.name, doubt.invalid), (doubt.name, False)}
                 yield replace(doubt, sentence=f"at {phase.name}: {doubt.sentence}")
 
 
@@ -125,9 +135,12 @@ def _time(planned: CampaignPlan, driven: CampaignPlan) -> Iterator[Doubt]:
         )
 
 
-def _unforeseen(points: Sequence[Point], slo: Slo) -> Iterator[Doubt]:
+def _unforeseen(points: Sequence[Point], slo: Slo, *, judged: bool) -> Iterator[Doubt]:
+    how = (
+        "it was judged by the real loads alone"
+        if judged
+        else "no real load judged it, so nobody knows whether it is kept; give --verify 1 or more and a longer --budget"
+    )
     for name in slo.bounds():
         if points and not any(name in point.predicted for point in points):
-            yield Doubt(
-                "unpredicted", False, f"{name} isn't predicted at these loads' size; it was judged by real loads"
-            )
+            yield Doubt("unpredicted", False, f"{name} isn't predicted at these loads' size; {how}")

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-import yaml
-
 from tools.measure.slo import Slo
 from tools.measure.workload import WorkloadSpec
 from tools.traces.spec_file import parse_spec
@@ -46,5 +44,7 @@ def preset(name: str) -> Preset:
         raise KeyError(name)
     file = resources.files("configs").joinpath(f"workloads/{name}.yaml")
     text = file.read_text()
-    spec, slo = parse_spec(Path(f"workloads/{name}.yaml"), text)
-    return Preset(name, text, spec, slo, str(yaml.safe_load(text)["objective"]["metric"]))
+    asked = parse_spec(Path(f"workloads/{name}.yaml"), text)
+    if asked.objective is None:
+        raise ValueError(f"the preset {name} names no objective")
+    return Preset(name, text, asked.spec, asked.slo, asked.objective)
