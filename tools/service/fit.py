@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tools.measure.summary import summary_intervals
 from tools.service.closest import LARGEST_STEP, closest_replica
 from tools.service.estimate import estimate_curve
 from tools.service.gaps import Gaps
@@ -29,8 +30,12 @@ from tools.service.token_scale import TokenScale
 __all__ = ["Fit", "first_sight", "fit_replica"]
 
 _QUANTILES = 41
-_SHRINK = 20.0
-"Requests at a rate that weigh as much as the prior belief that the simulation needs no correction."
+_MISFIT = 0.10
+"Standard deviation, on the log scale, of what a simulation is believed to be off by before anything is seen."
+_UNKNOWN = 0.5
+"The same of a measured statistic whose interval can't be told: worth little."
+_INTERVAL = 3.92
+"Length of a 95 % interval in standard deviations."
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +129,8 @@ def _jitter_s(replica: Replica, gaps: Sequence[Gaps]) -> tuple[float, ...]:
 
 
 def _corrections(replica: Replica, rates: Sequence[Phase], jitter_s: Sequence[float]) -> dict[str, float]:
-    """Measured over played per metric: the geometric mean over the rates, weighted by their requests, drawn to 1.
+    """Measured over played per metric, over the rates: each ratio weighs as the measured statistic is certain, against
+    the belief that none is needed. A P95 of a hundred requests is known to a quarter, and corrects next to nothing.
 
     Gaps between tokens are of two kinds, with a prompt in the step and without, and a percentile between the two jumps
     from one to the other with the rate; so all their statistics share the correction of their mean.
@@ -135,17 +141,29 @@ def _corrections(replica: Replica, rates: Sequence[Phase], jitter_s: Sequence[fl
         if not jobs:
             continue
         played, measured = played_summary(simulate(replica, jobs), jitter_s=jitter_s), phase.summary()
+        spreads = _spreads(phase)
         for metric in (f"{statistic}_{family}_ms" for family in FAMILIES for statistic in STATISTICS):
-            seen = measured.get(metric.replace("_ttft_", "_ttft_from_send_").replace("_e2el_", "_e2el_from_send_"))
-            if seen and played.get(metric):
-                logs.setdefault(metric, []).append((math.log(seen / played[metric]), float(len(jobs))))
+            own = metric.replace("_ttft_", "_ttft_from_send_").replace("_e2el_", "_e2el_from_send_")
+            if measured.get(own) and played.get(metric):
+                spread = spreads.get(own.replace("mean_", "p50_"), _UNKNOWN)
+                logs.setdefault(metric, []).append((math.log(measured[own] / played[metric]), spread**-2))
     found = {}
     for metric, pairs in logs.items():
-        weight = sum(count for _, count in pairs)
-        found[metric] = math.exp(sum(log * count for log, count in pairs) / (weight + _SHRINK))
+        weight = sum(certainty for _, certainty in pairs)
+        found[metric] = math.exp(sum(log * certainty for log, certainty in pairs) / (weight + _MISFIT**-2))
     for family in FAMILIES:
         for statistic in STATISTICS[1:] if family == "itl" else ():
             found[f"{statistic}_itl_ms"] = found.get("mean_itl_ms", 1.0)
         if f"p95_{family}_ms" in found:  # too few requests for a P99 of their own: a P95's is the best guess
             found.setdefault(f"p99_{family}_ms", found[f"p95_{family}_ms"])
     return found
+
+
+def _spreads(phase: Phase) -> dict[str, float]:
+    """Standard deviation, on the log scale, of each percentile that this load pins down; at least 1 %."""
+    intervals = summary_intervals(phase.measurement)
+    return {
+        metric: max(math.log(interval.high / interval.low) / _INTERVAL, 0.01)
+        for metric, interval in intervals.items()
+        if metric.endswith("_ms") and interval.low > 0
+    }
