@@ -20,7 +20,7 @@ SPEC = WorkloadSpec.model_validate(
         "requests": 12,
         "prompt_tokens": 16,
         "output_tokens": 12,
-        "arrivals": {"kind": "closed", "concurrency": 6},
+        "arrivals": {"kind": "burst"},
         "timeout_s": TIMEOUT_S,
     }
 )
