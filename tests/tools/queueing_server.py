@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from typing import Any
 
 from aiohttp import web
 
+from tests.tools.in_thread import listening, serve_in_thread
 from tools.service import Replica, ServiceCurve
 from tools.targets.target import Endpoint
 
@@ -118,29 +118,20 @@ async def _send(
 @contextmanager
 def serve_replica(replica: Replica) -> Iterator[QueueingServer]:
     """Serve by the rules of `replica` on a free loopback port until the block ends."""
-    started, loop = threading.Event(), asyncio.new_event_loop()
-    server, stop = QueueingServer(replica), asyncio.Event()
+    server = QueueingServer(replica)
 
-    async def main() -> None:
+    @asynccontextmanager
+    async def serving() -> AsyncIterator[int]:
         app = web.Application()
         app.router.add_post("/v1/chat/completions", server.chat)
         app.router.add_get("/v1/models", server.models)
-        runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        engine = asyncio.create_task(server.engine())
-        server.endpoint = Endpoint(base_url=f"http://127.0.0.1:{runner.addresses[0][1]}", model=MODEL)
-        started.set()
-        await stop.wait()
-        engine.cancel()
-        await runner.cleanup()
+        async with listening(app) as port:
+            engine = asyncio.create_task(server.engine())
+            try:
+                yield port
+            finally:
+                engine.cancel()
 
-    thread = threading.Thread(target=lambda: loop.run_until_complete(main()), daemon=True)
-    thread.start()
-    assert started.wait(10)
-    try:
+    with serve_in_thread(serving) as port:
+        server.endpoint = Endpoint(base_url=f"http://127.0.0.1:{port}", model=MODEL)
         yield server
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
-        loop.close()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 
+from tests.tools.in_thread import serve_in_thread
 from tools.targets.target import Endpoint
 
 __all__ = ["serve_bytes"]
@@ -16,14 +17,12 @@ Answering = Callable[[bytes], AsyncIterator[bytes]]
 
 
 @contextmanager
-def serve_bytes(answering: Answering, *, keep: bool = False) -> Iterator[Endpoint]:
-    """Serve on a free loopback port until the block ends."""
-    loop = asyncio.new_event_loop()
-    started = threading.Event()
-    stop = asyncio.Event()
-    port = 0
+def serve_bytes(answering: Answering, *, keep: bool = False, opened: list[float] | None = None) -> Iterator[Endpoint]:
+    """Serve on a free loopback port until the block ends; `opened` gets the moment of each connection."""
 
     async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if opened is not None:
+            opened.append(time.monotonic())
         with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -37,22 +36,15 @@ def serve_bytes(answering: Answering, *, keep: bool = False) -> Iterator[Endpoin
                     break
         writer.close()
 
-    async def main() -> None:
-        nonlocal port
+    @asynccontextmanager
+    async def serving() -> AsyncIterator[int]:
         server = await asyncio.start_server(connection, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        started.set()
-        await stop.wait()
-        server.close()
-        for task in asyncio.all_tasks():
-            if task is not asyncio.current_task():
+        try:
+            yield server.sockets[0].getsockname()[1]
+        finally:
+            server.close()
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
                 task.cancel()
 
-    thread = threading.Thread(target=lambda: loop.run_until_complete(main()), daemon=True)
-    thread.start()
-    assert started.wait(10)
-    try:
+    with serve_in_thread(serving) as port:
         yield Endpoint(f"http://127.0.0.1:{port}", "raw")
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(10)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.tools.in_thread import listening, serve_in_thread
 from tools.targets.target import Endpoint
 
 __all__ = ["Exchange", "Script", "ScriptedServer", "serve"]
@@ -78,10 +78,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 @contextmanager
 def serve(script: Script | Callable[[dict[str, Any]], Script]) -> Iterator[ScriptedServer]:
     """Serve `script` (or what it says for a body) on a free loopback port until the block ends."""
-    started: threading.Event = threading.Event()
     server = ScriptedServer(Endpoint(base_url="", model="scripted"))
-    loop = asyncio.new_event_loop()
-    stop = asyncio.Event()
 
     async def chat(request: web.Request) -> web.StreamResponse:
         body = await request.json()
@@ -97,28 +94,11 @@ def serve(script: Script | Callable[[dict[str, Any]], Script]) -> Iterator[Scrip
             server.in_flight -= 1
             exchange.ended_s = time.perf_counter()
 
-    async def main() -> None:
-        app = web.Application()
-        app.router.add_post("/v1/chat/completions", chat)
-        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        port = runner.addresses[0][1]
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", chat)
+    with serve_in_thread(lambda: listening(app, cancels=True)) as port:
         server.endpoint = Endpoint(base_url=f"http://127.0.0.1:{port}", model="scripted")
-        started.set()
-        await stop.wait()
-        await runner.cleanup()
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(main()), daemon=True)
-    thread.start()
-    assert started.wait(10)
-    try:
         yield server
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
-        loop.close()
 
 
 _WRONG_BY = {"usage_high": 1, "usage_low": -1, "early_blank_counted": 1}

@@ -11,8 +11,9 @@ import pytest
 
 from tests.tools.raw_server import serve_bytes
 from tests.tools.test_measure_client import workload
+from tools.measure import WorkloadSpec, materialise
 from tools.measure.client import drive
-from tools.measure.connection import Connections
+from tools.measure.connections import Connections
 from tools.measure.dialect import Dialect
 from tools.targets.target import Endpoint
 
@@ -143,19 +144,50 @@ def test_a_body_without_end_does_not_hold_the_client() -> None:
 
 
 def test_a_body_whose_end_comes_late_delays_nobody_and_its_connection_is_kept() -> None:
-    asked: list[int] = []
+    opened: list[float] = []
 
     async def answer(body: bytes) -> AsyncIterator[bytes]:
-        asked.append(1)
         told = FRAMINGS["chunked"]
         yield told[:-5]
-        await asyncio.sleep(0.03)
+        await asyncio.sleep(0.02)
         yield told[-5:]
 
-    with serve_bytes(answer, keep=True) as endpoint:
-        load = drive(endpoint, workload(8, {"kind": "closed", "concurrency": 1}), dialect=Dialect())
-    assert [record.outcome for record in load.records] == ["ok"] * 8, [record.error for record in load.records]
-    assert len(asked) == 8
+    gaps = {"turns": 4, "turn_gap_s": 0.5, "arrivals": {"kind": "burst"}}
+    spec = {"requests": 4, "prompt_tokens": 12, "output_tokens": 5, **gaps}
+    with serve_bytes(answer, keep=True, opened=opened) as endpoint:
+        load = drive(endpoint, materialise(WorkloadSpec.model_validate(spec), 1), dialect=Dialect())
+    assert [record.outcome for record in load.records] == ["ok"] * 4, [record.error for record in load.records]
+    assert len(opened) == 1
+
+
+def test_what_is_due_is_told_between_two_reads() -> None:
+    async def answer(body: bytes) -> AsyncIterator[bytes]:
+        yield FRAMINGS["chunked"]
+
+    rung = 0
+
+    class _Ignored:
+        done = False
+
+        def feed(self, received: bytes, at_s: float) -> None: ...
+
+    async def ask(endpoint: Endpoint, due_s: float) -> None:
+        def ring() -> None:
+            nonlocal rung
+            rung += 1
+
+        connections = Connections(endpoint.base_url, {})
+        connections.alarm.due_s, connections.alarm.ring = due_s, ring
+        try:
+            await connections.finish(connections.begin("/v1/x", b"{}", _Ignored(), timeout_s=5))
+        finally:
+            connections.close()
+
+    with serve_bytes(answer) as endpoint:
+        asyncio.run(ask(endpoint, time.perf_counter() + 3600))
+        assert rung == 0
+        asyncio.run(ask(endpoint, time.perf_counter()))
+    assert rung >= 1
 
 
 def test_a_switch_of_protocols_is_no_answer() -> None:

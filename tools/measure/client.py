@@ -275,6 +275,7 @@ def stopped_by_interrupt(stop: asyncio.Event) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # signals come to the main thread alone
         return
+    before = signal.getsignal(signal.SIGINT)
     loop.add_signal_handler(signal.SIGINT, interrupted)
     try:
         yield
@@ -284,7 +285,7 @@ def stopped_by_interrupt(stop: asyncio.Event) -> Iterator[None]:
         raise KeyboardInterrupt from None
     finally:
         loop.remove_signal_handler(signal.SIGINT)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, signal.default_int_handler if before is None else before)
 
 
 def _run(job: Coroutine[Any, Any, Result]) -> Result:

@@ -10,7 +10,8 @@ from email.utils import parsedate_to_datetime
 from typing import NoReturn
 
 from tools.measure.answer import Answer, AnswerFault, quoted
-from tools.measure.connection import Alarm, Connections, Post, Reply
+from tools.measure.connection import Alarm, Reply
+from tools.measure.connections import Connections, Post
 from tools.measure.dialect import Dialect
 from tools.measure.records import Outcome, RequestRecord
 from tools.measure.workload import Request
