@@ -53,9 +53,12 @@ def show_diagnosis(found: Diagnosis) -> None:
     """Print what breaks sharing in a log."""
     log = found.log
     extent = "all" if log.whole else "the first"
+    apps = f"of {len(found.apps)} application{'' if len(found.apps) == 1 else 's'}"
+    if not found.apps:
+        apps = "of no application that could be told (too few begin or go on alike)"
     _say(
-        f"[bold]{escape(log.path.name)}[/]: {log.format}, {extent} {len(log.prompts)} requests of {len(found.apps)} "
-        f"application{'' if len(found.apps) == 1 else 's'}; hit rate {found.hit_rate:.1%} with an unlimited cache"
+        f"[bold]{escape(log.path.name)}[/]: {log.format}, {extent} {len(log.prompts)} requests {apps}; "
+        f"hit rate {found.hit_rate:.1%} with an unlimited cache"
     )
     if not found.findings:
         _say("nothing in the prompts' layout breaks sharing", style="green")
