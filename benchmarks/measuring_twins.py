@@ -29,6 +29,14 @@ Json = dict[str, Any]
 NOUNS = ["river", "stone", "cloud", "ember", "field", "harbor", "island", "jacket", "kettle", "ladder", "meadow"]
 
 
+class _Both:
+    """Two sources of chance: one that is the same for every request, and one that isn't."""
+
+    def __init__(self, fixed: random.Random, varying: random.Random) -> None:
+        self.fixed = fixed
+        self.varying = varying
+
+
 def twins(quick: bool = False) -> dict[str, Any]:
     """Six kinds of log, three logs of each, two seeds of each twin: the largest KS distance of a marginal (prompt and
     output tokens, gaps between starts, pauses between turns) and the largest difference of hit rates."""
@@ -101,28 +109,20 @@ def reading(quick: bool = False) -> dict[str, Any]:
     }
 
 
-def _log(path: Path, make: Callable[[random.Random, int], list[Json]], seed: int, requests: int = 80) -> Path:
+def _log(path: Path, make: Callable[[_Both, int], list[Json]], seed: int, requests: int = 80) -> Path:
     chance = random.Random(seed)
     state = random.Random(seed + 1000).getstate()
     lines = []
     for number in range(requests):
         fixed = random.Random()
         fixed.setstate(state)  # what all requests have in common is drawn alike for each
-        messages = make(_Both(fixed, chance), number)  # type: ignore[arg-type]
+        messages = make(_Both(fixed, chance), number)
         usage = {"completion_tokens": 30}
         lines.append(
             json.dumps({"ts": 1.7e9 + number * 1.3, "body": {"model": "m", "messages": messages}, "usage": usage})
         )
     path.write_text("\n".join(lines) + "\n")
     return path
-
-
-class _Both:
-    """Two sources of chance: one that is the same for every request, and one that isn't."""
-
-    def __init__(self, fixed: random.Random, varying: random.Random) -> None:
-        self.fixed = fixed
-        self.varying = varying
 
 
 def _prose(chance: random.Random, words: int) -> str:
