@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,8 +46,8 @@ def question(slo: Slo = SLO, curve: ServiceCurve = CURVE) -> Question:
     return Question(FleetModel(Replica(curve, 2048)), Mix.of_curve(curve), slo, 1.0, EFFORT)
 
 
-def choice(name: str, price: float | None = None, **changes: object) -> Choice:
-    curve = replace(CURVE, name=name, **changes)  # type: ignore[arg-type]
+def choice(name: str, price: float | None = None, **changes: Any) -> Choice:
+    curve = replace(CURVE, name=name, **changes)
     listed = Hardware(name=name, price_per_hour=price, gpus_per_replica=2) if price is not None else None
     return Choice(name, FleetModel(Replica(curve, 2048)), Mix.of_curve(curve), listed)
 

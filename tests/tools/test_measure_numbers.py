@@ -1,4 +1,4 @@
-"""From raw records to numbers: latencies, percentiles, intervals, goodput, and the record's way through JSON."""
+"""From raw records to numbers: latencies, goodput, stutter, tasks, slices, promises."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ import json
 import math
 from dataclasses import replace
 from itertools import pairwise
-from random import Random
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tools.canonical import canonical_json
 from tools.measure import (
     METRICS,
     ClientHealth,
@@ -24,15 +21,11 @@ from tools.measure import (
     Slo,
     SloMiss,
     lower_is_better,
-    percentile,
-    percentile_interval,
     summarise,
     summary_intervals,
-    wilson_interval,
 )
 from tools.measure.slices import SliceKey, slices
 from tools.measure.summary import tokens_per_price
-from tools.targets.target import Identity
 
 
 def ok(
@@ -302,144 +295,3 @@ def test_every_metric_has_a_direction() -> None:
     assert not lower_is_better("request_goodput") and not lower_is_better("prefix_hit_rate")
     with pytest.raises(ValueError, match="METRICS"):
         lower_is_better("p95_ttft_s")
-
-
-numbers = st.floats(0, 1e6)
-
-
-@given(st.lists(numbers, min_size=1, max_size=60), st.floats(0, 1))
-def test_percentiles_are_numpys(samples: list[float], share: float) -> None:
-    assert percentile(sorted(samples), share) == pytest.approx(float(np.percentile(samples, share * 100)), abs=1e-6)
-
-
-def test_a_percentile_on_an_infinite_sample_is_none() -> None:
-    assert percentile([1.0, 2.0, math.inf], 0.5) == 2.0
-    assert percentile([1.0, 2.0, math.inf], 0.75) is None
-    assert percentile([1.0, math.inf, math.inf], 1.0) is None
-    assert percentile([], 0.5) is None
-
-
-@pytest.mark.parametrize(("share", "fewest"), [(0.5, 6), (0.9, 36), (0.95, 72), (0.99, 368)])
-def test_an_interval_exists_from_its_least_sample_on(share: float, fewest: int) -> None:
-    assert percentile_interval([float(n) for n in range(fewest - 1)], share) is None
-    assert percentile_interval([float(n) for n in range(fewest)], share) is not None
-
-
-@given(st.integers(6, 300), st.sampled_from([0.5, 0.9, 0.95]))
-@settings(deadline=None)
-def test_an_interval_is_the_narrowest_that_the_binomial_allows(n: int, share: float) -> None:
-    interval = percentile_interval([float(rank) for rank in range(1, n + 1)], share)
-    mass = [math.comb(n, k) * share**k * (1 - share) ** (n - k) for k in range(n + 1)]
-    low = max((r for r in range(1, n + 1) if sum(mass[:r]) <= 0.025), default=None)
-    high = min((r for r in range(1, n + 1) if sum(mass[r:]) <= 0.025), default=None)
-    if low is None or high is None:
-        assert interval is None
-    else:
-        assert interval is not None and (interval.low, interval.high) == (low, high)
-
-
-def test_an_interval_covers_the_truth_as_often_as_it_says() -> None:
-    random = Random(11)
-    hits = 0
-    for _ in range(600):
-        samples = sorted(random.expovariate(1) for _ in range(100))
-        interval = percentile_interval(samples, 0.9)
-        assert interval is not None
-        hits += interval.low <= -math.log(0.1) <= interval.high
-    assert hits / 600 >= 0.93  # at least 0.95, less the simulation's own spread
-
-
-def test_an_interval_of_a_large_sample_is_quick_and_sane() -> None:
-    samples = [float(n) for n in range(400_000)]
-    interval = percentile_interval(samples, 0.99)
-    assert interval is not None
-    assert interval.low < 0.99 * 400_000 < interval.high
-    assert interval.high - interval.low == pytest.approx(2 * 1.96 * math.sqrt(400_000 * 0.99 * 0.01), rel=0.02)
-
-
-@given(st.integers(1, 500), st.data())
-def test_wilson_covers_its_share(trials: int, data: st.DataObject) -> None:
-    successes = data.draw(st.integers(0, trials))
-    interval = wilson_interval(successes, trials)
-    assert interval is not None
-    assert 0 <= interval.low <= successes / trials <= interval.high <= 1
-
-
-def test_wilson_against_its_paper() -> None:
-    interval = wilson_interval(10, 20)
-    assert interval is not None
-    assert interval.low == pytest.approx(0.2993, abs=1e-4)
-    assert interval.high == pytest.approx(0.7007, abs=1e-4)
-    assert wilson_interval(0, 0) is None
-    with pytest.raises(ValueError, match="successes"):
-        wilson_interval(3, 2)
-
-
-finite = st.floats(allow_nan=False, allow_infinity=False)
-counters = st.none() | st.dictionaries(st.text(max_size=8), finite, max_size=3)
-identities = st.none() | st.builds(
-    Identity,
-    model=st.text(),
-    model_digest=st.text(),
-    config=st.dictionaries(st.text(max_size=5), st.booleans() | st.integers() | finite | st.text(), max_size=3),
-    config_digest=st.text(),
-    started_at=finite,
-    process_started_at=finite,
-    pid=st.integers(0),
-    engine=st.text(),
-)
-records = st.builds(
-    RequestRecord,
-    index=st.integers(0),
-    scheduled_s=finite,
-    sent_s=finite,
-    outcome=st.sampled_from(["ok", "failed", "timed_out"]),
-    end_s=finite,
-    http_status=st.none() | st.integers(100, 599),
-    error=st.text(),
-    first_chunk_s=st.none() | finite,
-    token_times_s=st.lists(finite, max_size=4).map(tuple),
-    token_counts=st.lists(st.integers(0, 9), max_size=4).map(tuple),
-    prompt_tokens=st.none() | st.integers(0),
-    output_tokens=st.none() | st.integers(0),
-    cached_tokens=st.none() | st.integers(0),
-    token_source=st.sampled_from(["usage", "token_ids", "chunks"]),
-    token_ids=st.lists(st.integers(0), max_size=4).map(tuple),
-    finish_reason=st.none() | st.text(),
-)
-measurements = st.builds(
-    Measurement,
-    workload_digest=st.text(),
-    spec_digest=st.text(),
-    seed=st.integers(0),
-    config_digest=st.text(),
-    offered=st.integers(0),
-    started_at=finite,
-    window_s=finite,
-    records=st.lists(records, max_size=3).map(tuple),
-    client=st.builds(ClientHealth, finite, finite),
-    extras=st.lists(st.text(), max_size=2).map(tuple),
-    identity_before=identities,
-    identity_after=identities,
-    counters_before=counters,
-    counters_after=counters,
-)
-
-
-@given(measurements)
-@settings(max_examples=60, deadline=None)
-def test_a_measurement_goes_through_json_unchanged(measured: Measurement) -> None:
-    text = canonical_json(measured.to_json())
-    again = Measurement.from_json(json.loads(text))
-    assert again == measured
-    assert canonical_json(again.to_json()) == text
-
-
-def test_a_measurement_with_a_foreign_key_is_refused() -> None:
-    with pytest.raises(TypeError):
-        Measurement.from_json({**measurement(ok()).to_json(), "speedup": 2})
-
-
-def test_a_lost_record_shows_as_a_difference() -> None:
-    lost = measurement(ok(0), ok(1), offered=3)
-    assert lost.offered - lost.completed - lost.failed - lost.timed_out == 1

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tools.scripted_server import Script, serve
+from tests.tools.scripted_server import Script, ScriptedServer, serve
 from tests.tools.test_measure_client import workload
 from tools.errors import UserError
 from tools.measure import Workload, WorkloadSpec, materialise
@@ -169,12 +170,11 @@ def test_nobody_is_there_for_the_workers_either() -> None:
     assert {record.error.split(":")[0] for record in load.records} == {"connect"}
 
 
-def _wait_until_none_in_flight(server: object) -> None:
-    _wait(lambda: server.in_flight == 0)  # type: ignore[attr-defined]
+def _wait_until_none_in_flight(server: ScriptedServer) -> None:
+    _wait(lambda: server.in_flight == 0)
 
 
-def _wait(true: object, within_s: float = 30.0) -> None:
-    assert callable(true)
+def _wait(true: Callable[[], bool], within_s: float = 30.0) -> None:
     end = time.monotonic() + within_s
     while not true():
         assert time.monotonic() < end, "waited too long"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from dataclasses import replace
 from itertools import pairwise
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from tests.tools.played_phases import MIX, TRUTH, play_phase, play_phases
 from tools.errors import UserError
 from tools.measure import WorkloadSpec, materialise
+from tools.measure.arrivals import mean_rate_rps
 from tools.measure.draw import draw
 from tools.measure.records import RequestRecord
 from tools.service import Fit, Phase, Replica, ServiceCurve, fit_replica
@@ -42,6 +44,30 @@ def test_the_costs_are_found_again_through_noise(noisy: Fit) -> None:
 def test_corrections_of_a_model_that_is_right_are_none(noisy: Fit) -> None:
     assert all(0.95 < ratio < 1.05 for ratio in noisy.corrections.values())
     assert np.mean(noisy.jitter_s) == pytest.approx(0, abs=5e-4) and noisy.jitter_s[-1] > 0.002
+
+
+def test_a_few_unlucky_requests_correct_next_to_nothing() -> None:
+    phases = play_phases(noise_s=0.0015)
+    found = fit_replica("unlucky", "", [_with_unlucky(phase) if phase.rate_rps else phase for phase in phases])
+    lucky, unlucky = (
+        statistics.fmean(phase.summary()["p95_ttft_ms"] for phase in each if phase.rate_rps)
+        for each in (phases, [_with_unlucky(phase) for phase in phases])
+    )
+    assert unlucky > 1.3 * lucky
+    assert found.corrections["p95_ttft_ms"] < 1.1  # of sixty requests a P95 is hardly known
+
+
+def _with_unlucky(phase: Phase) -> Phase:
+    """The same load, in which the tenth that waited longest waited 1.6 times as long."""
+    waits_s = sorted(record.token_times_s[0] - record.sent_s for record in phase.records)
+    long_s = waits_s[-len(waits_s) // 10]
+
+    def late(record: RequestRecord) -> RequestRecord:
+        wait_s = record.token_times_s[0] - record.sent_s
+        by_s = 0.6 * wait_s if wait_s >= long_s else 0.0
+        return replace(record, token_times_s=tuple(at + by_s for at in record.token_times_s), end_s=record.end_s + by_s)
+
+    return replace(phase, load=replace(phase.load, records=tuple(late(record) for record in phase.records)))
 
 
 def test_a_fit_goes_through_json_unchanged(noisy: Fit) -> None:
@@ -154,7 +180,7 @@ def test_tokens_are_counted_as_the_server_counts_them(hit_share: float) -> None:
 
 
 def test_the_loads_of_a_calibration_keep_the_mix() -> None:
-    assert at_rate(MIX, 9.0).arrivals.rate_rps == 9.0  # type: ignore[union-attr]
+    assert mean_rate_rps(at_rate(MIX, 9.0).arrivals) == 9.0
     assert at_rate(all_at_once(MIX, 10, 600), 3.0).arrivals.kind == "poisson"
     assert len({mix_digest(spec) for spec in (MIX, at_rate(MIX, 9.0, 5), all_at_once(MIX, 10, 600))}) == 1
     assert at_rate(MIX, 9.0).digest != MIX.digest

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.tools.traces_faults import FAULTS, SOUND, conversation_log, faulty_log, token_log
+from tests.tools.traces_faults import FAULTS, SOUND, Shop, conversation_log, faulty_log, token_log
 from tests.tools.traces_logs import agents, bursty_days, chat_tenants
 from tools.errors import UserError
 from tools.traces.doctor import diagnose
@@ -70,8 +71,8 @@ def test_token_ids_alone_are_enough_for_a_field(tmp_path: Path) -> None:
 def test_faults_are_mended_from_the_top_down(tmp_path: Path) -> None:
     """A timestamp hides the shuffled tools below it, and the other way round: both are named."""
 
-    def both(shop: object, number: int) -> dict[str, object]:
-        body = FAULTS["shuffled lines"][0](shop, number)  # type: ignore[arg-type]
+    def both(shop: Shop, number: int) -> dict[str, Any]:
+        body = FAULTS["shuffled lines"][0](shop, number)
         body["tools"] = []
         system = body["messages"][0]
         system["content"] = system["content"].replace("Be brief.", f"It is 2026-11-30 10:{number % 60:02d} now.")

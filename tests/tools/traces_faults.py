@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FAULTS", "SOUND", "conversation_log", "faulty_log", "token_log"]
+__all__ = ["FAULTS", "SOUND", "Shop", "conversation_log", "faulty_log", "token_log"]
 
 Json = dict[str, Any]
 
@@ -29,7 +29,7 @@ def _lines(chance: random.Random, lines: int) -> str:
     return "\n".join(f"- {_text(chance, chance.randrange(8, 16))}." for _ in range(lines))
 
 
-class _Shop:
+class Shop:
     """What all requests of the application have in common."""
 
     def __init__(self, chance: random.Random) -> None:
@@ -47,11 +47,11 @@ class _Shop:
         return {"model": "m", "tools": self.tools, "messages": messages}
 
 
-def _sound(shop: _Shop, number: int) -> Json:
+def _sound(shop: Shop, number: int) -> Json:
     return shop.body(number)
 
 
-def _prepended(shop: _Shop, number: int, value: str) -> Json:
+def _prepended(shop: Shop, number: int, value: str) -> Json:
     body = shop.body(number)
     body["tools"] = []
     system = body["messages"][0]
@@ -59,31 +59,31 @@ def _prepended(shop: _Shop, number: int, value: str) -> Json:
     return body
 
 
-def _timestamp(shop: _Shop, number: int) -> Json:
+def _timestamp(shop: Shop, number: int) -> Json:
     moment = datetime.fromtimestamp(1.75e9 + number * 37.0, tz=UTC)
     return _prepended(shop, number, f"It is {moment:%Y-%m-%d %H:%M:%S} now.")
 
 
-def _uuid(shop: _Shop, number: int) -> Json:
+def _uuid(shop: Shop, number: int) -> Json:
     return _prepended(shop, number, f"Request {uuid.UUID(int=shop.chance.getrandbits(128))} follows.")
 
 
-def _counter(shop: _Shop, number: int) -> Json:
+def _counter(shop: Shop, number: int) -> Json:
     return _prepended(shop, number, f"This is call {1000 + number} today.")
 
 
-def _name(shop: _Shop, number: int) -> Json:
+def _name(shop: Shop, number: int) -> Json:
     names = ("Anna Berg", "Bela Nagy", "Carla Rossi", "David Cohen", "Emre Kaya", "Farah Khan", "Goran Petrovic")
     return _prepended(shop, number, f"You talk with {shop.chance.choice(names)} this time.")
 
 
-def _shuffled_tools(shop: _Shop, number: int) -> Json:
+def _shuffled_tools(shop: Shop, number: int) -> Json:
     body = shop.body(number)
     body["tools"] = shop.chance.sample(shop.tools, len(shop.tools))
     return body
 
 
-def _shuffled_lines(shop: _Shop, number: int) -> Json:
+def _shuffled_lines(shop: Shop, number: int) -> Json:
     body = shop.body(number)
     lines = shop.rules.split("\n")
     mixed = "\n".join(lines[:5] + shop.chance.sample(lines[5:], len(lines) - 5))
@@ -91,21 +91,21 @@ def _shuffled_lines(shop: _Shop, number: int) -> Json:
     return body
 
 
-def _line_ends(shop: _Shop, number: int) -> Json:
+def _line_ends(shop: Shop, number: int) -> Json:
     body = shop.body(number)
     lines = body["messages"][0]["content"].split("\n")
     body["messages"][0]["content"] = "".join(line + shop.chance.choice(("\n", "\r\n")) for line in lines)
     return body
 
 
-def _blanks(shop: _Shop, number: int) -> Json:
+def _blanks(shop: Shop, number: int) -> Json:
     body = shop.body(number)
     words = body["messages"][0]["content"].split(" ")
     body["messages"][0]["content"] = "".join(word + shop.chance.choice((" ", " ", " ", "  ")) for word in words)
     return body
 
 
-def _key_order(shop: _Shop, number: int) -> Json:
+def _key_order(shop: Shop, number: int) -> Json:
     body = shop.body(number)
     body["tools"] = [
         {"type": "function", "function": dict(shop.chance.sample(sorted(tool["function"].items()), 2))}
@@ -114,9 +114,9 @@ def _key_order(shop: _Shop, number: int) -> Json:
     return body
 
 
-SOUND: dict[str, Callable[[_Shop, int], Json]] = {"sound": _sound}
+SOUND: dict[str, Callable[[Shop, int], Json]] = {"sound": _sound}
 
-FAULTS: dict[str, tuple[Callable[[_Shop, int], Json], str, str]] = {
+FAULTS: dict[str, tuple[Callable[[Shop, int], Json], str, str]] = {
     "timestamp": (_timestamp, "varying_field", "timestamp-like"),
     "uuid": (_uuid, "varying_field", "UUID-like"),
     "counter": (_counter, "varying_field", "counter-like"),
@@ -130,16 +130,16 @@ FAULTS: dict[str, tuple[Callable[[_Shop, int], Json], str, str]] = {
 """Fault -> what makes a request with it, the finding it must give, and a part of what it is said to look like."""
 
 
-def faulty_log(path: Path, make: Callable[[_Shop, int], Json], seed: int, requests: int = 60) -> Path:
+def faulty_log(path: Path, make: Callable[[Shop, int], Json], seed: int, requests: int = 60) -> Path:
     """A log of `requests` independent requests."""
-    shop = _Shop(random.Random(seed))
+    shop = Shop(random.Random(seed))
     return _write(path, [make(shop, number) for number in range(requests)])
 
 
 def conversation_log(path: Path, seed: int, *, keep: int | None, conversations: int = 8, turns: int = 14) -> Path:
     """Conversations whose history is sent whole, or its last `keep` messages only."""
     chance = random.Random(seed)
-    shop = _Shop(chance)
+    shop = Shop(chance)
     bodies = []
     for _ in range(conversations):
         history: list[Json] = []

@@ -194,4 +194,5 @@ def residual(mix: Mix, count: int, random: np.random.Generator) -> list[int]:
         return []
     weights = mix.outputs / mix.outputs.sum()
     met = random.choice(mix.outputs, size=count, p=weights)
-    return np.maximum(np.ceil(met * random.random(count)), 1).astype(int).tolist()  # type: ignore[no-any-return]
+    left: list[int] = np.maximum(np.ceil(met * random.random(count)), 1).astype(int).tolist()
+    return left

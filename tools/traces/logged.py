@@ -51,10 +51,6 @@ class TraceLog:
     "What a reader of the figures has to know."
 
     @property
-    def has_blocks(self) -> bool:
-        return any(request.blocks is not None for request in self.requests)
-
-    @property
     def block_tokens(self) -> int:
         return self.requests[0].block_tokens
 
