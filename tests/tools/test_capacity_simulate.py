@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tools.capacity.balancer import BALANCERS, BalancerName
+from tools.capacity.balancer import BALANCERS, BalancerName, LeastOutstanding
 from tools.capacity.book import Book
 from tools.capacity.fleet import Fleet, FleetModel
 from tools.capacity.mix import Mix
@@ -162,6 +162,23 @@ def test_more_replicas_are_never_worse_on_the_same_traffic(name: BalancerName) -
     for metric in ("p95_ttft_ms", "p95_e2el_ms", "mean_tpot_ms", "p95_itl_ms"):
         values = [run.value_ms(metric) for run in found]
         assert all(later <= earlier * 1.02 for earlier, later in pairwise(values)), metric
+
+
+def test_equals_take_turns() -> None:
+    """Of those with equally many requests the next goes to the one that has had so many for longest."""
+    book = Book([0.01 * at for at in range(6)], [10] * 6, [500] * 6, 8)
+    fleet = LeastOutstanding()
+    pace = Pace(Replica(a_curve(), 2048))
+    for index in range(3):
+        fleet.join(Station(index, book, pace, 0.0))
+    chosen = []
+    for request in range(6):
+        now = 0.01 * request
+        station = fleet.choose(now)
+        chosen.append(station.index)
+        station.enter(request)
+        fleet.entered(station, request, now)
+    assert chosen == [0, 1, 2, 0, 1, 2]
 
 
 def test_balancers_that_look_beat_the_one_that_doesnt_when_seats_are_few() -> None:

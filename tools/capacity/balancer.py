@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from heapq import heappop, heappush
 from random import Random
 from typing import Literal, Protocol
@@ -87,17 +88,20 @@ class PowerOfTwo(_Listed):
 
 
 class LeastOutstanding:
-    """The one with the fewest requests; among equals, any.
+    """The one with the fewest requests; among equals the one that has had so many for longest, in turns as it were.
 
-    Stations stand in a list per number of requests, and completions are looked ahead to in a heap, so that a choice
+    So do nginx (least_conn) and HAProxy (leastconn), and it isn't all the same: of two replicas with a request each,
+    the one that got its request last is still reading its prompt, and the next one would wait for that.
+
+    Stations stand in a queue per number of requests, and completions are looked ahead to in a heap, so that a choice
     costs the logarithm of the number of replicas.
     """
 
-    def __init__(self, random: Random) -> None:
-        self._random = random.random
-        self._levels: list[list[Station]] = [[]]
+    def __init__(self) -> None:
+        self._levels: list[OrderedDict[int, Station]] = [OrderedDict()]
+        "Per number of requests, who has so many, by index and in the order in which they came to have them."
         self._level: dict[int, int] = {}
-        "By index, in which list a replica stands."
+        "By index, in which queue a replica stands."
         self._lowest = 0
         self._looked: dict[int, float] = {}
         "By index, the first moment at which a station is looked at again."
@@ -112,8 +116,7 @@ class LeastOutstanding:
         self._look(station, station.next_done_s())
 
     def leave(self, station: Station) -> None:
-        level = self._level.pop(station.index)
-        _remove(self._levels[level], station)
+        del self._levels[self._level.pop(station.index)][station.index]
         self._looked.pop(station.index, None)
         self._raise_lowest()
 
@@ -127,8 +130,7 @@ class LeastOutstanding:
             del looked[index]
             self._moved(station)
             self._look(station, station.next_done_s())
-        equals = self._levels[self._lowest]
-        chosen = equals[int(self._random() * len(equals))]
+        chosen = next(iter(self._levels[self._lowest].values()))
         chosen.advance(now)
         return chosen
 
@@ -145,15 +147,14 @@ class LeastOutstanding:
     def _moved(self, station: Station) -> None:
         level = self._level[station.index]
         if level != station.outstanding:
-            _remove(self._levels[level], station)
+            del self._levels[level][station.index]
             self._place(station, station.outstanding)
             self._raise_lowest()
 
     def _place(self, station: Station, level: int) -> None:
         while len(self._levels) <= level:
-            self._levels.append([])
-        station.position = len(self._levels[level])
-        self._levels[level].append(station)
+            self._levels.append(OrderedDict())
+        self._levels[level][station.index] = station
         self._level[station.index] = level
         self._lowest = min(self._lowest, level)
 
@@ -167,12 +168,13 @@ class LeastOutstanding:
 
 def balancer(name: BalancerName, random: Random) -> Balancer:
     """The balancer of that name, without replicas."""
-    kinds: dict[BalancerName, type[RoundRobin | LeastOutstanding | PowerOfTwo]] = {
-        "round-robin": RoundRobin,
-        "least-outstanding": LeastOutstanding,
-        "power-of-two": PowerOfTwo,
-    }
-    return kinds[name](random)
+    match name:
+        case "round-robin":
+            return RoundRobin(random)
+        case "power-of-two":
+            return PowerOfTwo(random)
+        case "least-outstanding":
+            return LeastOutstanding()
 
 
 def _remove(members: list[Station], station: Station) -> None:
