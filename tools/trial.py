@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.evals.divergence import GreedyOutputs, record_greedy
+from tools.evals.results import EvalResults
+from tools.evals.suite import Suite
 from tools.measure.client import drive, warm_up
 from tools.measure.measurement import Measurement
 from tools.measure.progress import ProgressCallback
@@ -35,7 +36,7 @@ class TrialResult:
     seed: int
     measurement: Measurement | None = None
     failure: Failure | None = None
-    greedy: GreedyOutputs | None = None
+    evals: EvalResults | None = None
     ready_s: float = 0.0
     "Seconds from launch to ready."
 
@@ -61,7 +62,7 @@ def run_trial(
     *,
     log: Path,
     ready_timeout_s: float,
-    with_greedy: bool = False,
+    evals: Suite | None = None,
     on_progress: ProgressCallback | None = None,
     workers: int = 1,
     draining: bool = False,
@@ -69,7 +70,7 @@ def run_trial(
     """Launch, warm up, load, read counters before and after, stop.
 
     Args:
-        with_greedy: record greedy outputs of the evaluation prompts after the load, for the quality verifier.
+        evals: asked after the load, for the quality verifiers.
         on_progress: told requests done, requests in all and seconds left.
         workers: processes that send the load.
         draining: the first Ctrl-C stops sending, and what was sent is measured.
@@ -80,14 +81,14 @@ def run_trial(
             ready_s = endpoint.ready_s
             try:
                 measurement = _measure(target, endpoint, config, workload, on_progress, workers, draining)
-                greedy = record_greedy(endpoint, order_seed=workload.seed) if with_greedy else None
+                said = evals.run(endpoint, order_seed=workload.seed) if evals else None
             except LaunchFailed as unreachable:
                 raise target.postmortem(endpoint) or unreachable from None
     except LaunchFailed as failed:
         return TrialResult(
             config, workload.seed, failure=Failure(failed.kind, failed.message, failed.log_tail), ready_s=ready_s
         )
-    return TrialResult(config, workload.seed, measurement=measurement, greedy=greedy, ready_s=ready_s)
+    return TrialResult(config, workload.seed, measurement=measurement, evals=said, ready_s=ready_s)
 
 
 def _measure(

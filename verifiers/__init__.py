@@ -4,16 +4,24 @@ A verifier asks one question, reads only `Evidence`, and answers PASS, FAIL, INC
 id, one sentence for a person, and the ids of the evidence it rests on. Missing data is never PASS. Only PASS commits.
 """
 
-from verifiers.evidence import Evidence, TrialEvidence, gather
-from verifiers.gate import FAMILIES, Judgement, Stage, judge
+from verifiers.catalogue import FAMILIES, RULES, STAGES
+from verifiers.evidence import Attempt, Change, Evidence, TrialEvidence
+from verifiers.gate import Judgement, judge
+from verifiers.gather import gather
 from verifiers.plan import Plan
+from verifiers.rule import Rule, Stage
 from verifiers.verdict import Status, Verdict
 
 __all__ = [
     "FAMILIES",
+    "RULES",
+    "STAGES",
+    "Attempt",
+    "Change",
     "Evidence",
     "Judgement",
     "Plan",
+    "Rule",
     "Stage",
     "Status",
     "TrialEvidence",

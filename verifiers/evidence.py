@@ -1,4 +1,4 @@
-"""Evidence: what a verdict may rest on, gathered from ledger entries and their blobs alone."""
+"""Evidence: what a verdict may rest on. Plain data; `verifiers.gather` reads it from ledger entries and their blobs."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tools.deployment import Deployment
-from tools.errors import UserError
-from tools.evals.divergence import GreedyOutputs
-from tools.ledger import Entry, LedgerView
+from tools.evals.results import EvalResults
+from tools.ledger import Entry
 from tools.measure.floor import Floor
 from tools.measure.measurement import Measurement
-from tools.measure.summary import summarise
-from tools.measure.workload import materialise, sharing_bound
 from tools.targets.knobs import Config, KnobSpace, Value
 from verifiers.plan import Plan
 
-__all__ = ["Evidence", "TrialEvidence", "gather"]
+__all__ = ["Attempt", "Change", "Evidence", "TrialEvidence"]
 
 
 @dataclass(frozen=True)
@@ -28,12 +25,13 @@ class TrialEvidence:
     seq: int
     "Place in the ledger."
     role: str
-    "baseline | search | confirm"
+    "baseline | search | confirm | soak | rollback"
     arm: str
-    "A or B in a confirmation; A for a baseline trial, B for a search trial."
+    "A or B in a confirmation; A for a baseline or rollback trial, B for a search or soak trial."
     config: Config
     seed: int
     spec_digest: str
+    "Of the workload that was measured; `altered` where it isn't what spec, seed and load factor give."
     asked_tokens: tuple[int, ...]
     "Output tokens that each request of the workload asks for, in order of its requests."
     declared_sharing: float | None
@@ -42,8 +40,62 @@ class TrialEvidence:
     "Fingerprint of hardware and software."
     measurement: Measurement | None = None
     failure: str = ""
-    greedy: GreedyOutputs | None = None
+    "Kind of the failure of a trial that has no measurement."
+    evals: EvalResults | None = None
     summary: Mapping[str, float] = field(default_factory=dict)
+    recorded_summary: Mapping[str, float] = field(default_factory=dict)
+    "What the ledger's entry claims the summary is."
+    prompt_words: tuple[int, ...] = ()
+    "Words of each request's prompt, in order of the workload's requests: before anything was sent."
+    load_factor: float = 1.0
+    "Offered load as a share of the deployment's own; confirmations also measure above and below it."
+    block: int | None = None
+    "Block of the confirmation that it belongs to, from 0."
+    ready_s: float = 0.0
+    "Seconds from launch to ready."
+    resources: Mapping[str, float] = field(default_factory=dict)
+    "What it ran on and with: cores, gpus, replicas (server processes), and rss_before_bytes, rss_after_bytes."
+    began_at: float = 0.0
+    "Unix seconds by the harness's clock when it was announced; 0 where it wasn't."
+    recorded_at: float = 0.0
+    "Unix seconds by the harness's clock when its entry was written."
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An earlier confirmation of the same change of the same deployment, in another run."""
+
+    run: str
+    at: float
+    "Unix seconds."
+    verdict: str
+    "Its status; `none` where it never came to one."
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is about to be committed, as the harness recorded it before it does."""
+
+    file: str
+    "The deployment file, relative to the repository's root."
+    files: tuple[str, ...]
+    "All files that the commit would change."
+    before_text: str
+    "The file as the run found it."
+    after_text: str
+    "The file as it would be committed."
+    reverted_text: str
+    "What applying the reverse change to `after_text` gave."
+    current_text: str
+    "The file as it lies in the checkout now."
+    base_head: str
+    "Commit on which the run began."
+    current_head: str
+    "Commit that the base branch points to now."
+    message: str
+    "The commit's whole message, trailers left out."
+    prose: tuple[str, ...]
+    "Every text by a proposer that people are shown: hypotheses, reasons."
 
 
 @dataclass(frozen=True)
@@ -62,15 +114,25 @@ class Evidence:
     "Of the model that was asked for, read from its files before anything was launched."
     client_floor: Floor | None = None
     "Of the load generator, measured against a mock server before anything else; None in records that lack it."
+    roofline: Mapping[str, Any] = field(default_factory=dict)
+    "The machine's measured rates and the model's bytes, as the survey recorded them (see tools.profile)."
     candidate: Config | None = None
+    patch: Mapping[str, Value] = field(default_factory=dict)
+    "The proposal's own words: knobs and values as they were said, before they made up `candidate`."
     memory_need_bytes: int | None = None
     unfit: str = ""
     "Why the memory model can't hold the candidate at all: values that don't go together."
     plan: Plan | None = None
     plan_digest: str = ""
     plan_seq: int = -1
+    attempts: tuple[Attempt, ...] = ()
     trials: tuple[TrialEvidence, ...] = ()
     search: tuple[TrialEvidence, ...] = ()
+    extra: tuple[TrialEvidence, ...] = ()
+    "The candidate's soak and the rollback drill."
+    change: Change | None = None
+    entries: tuple[Entry, ...] = ()
+    "The whole ledger, for questions about the run itself."
 
     @property
     def changes(self) -> dict[str, Value | None]:
@@ -84,6 +146,11 @@ class Evidence:
         """The confirmation's trials, in the order they were measured."""
         return tuple(trial for trial in self.trials if trial.role == "confirm")
 
+    @property
+    def measured(self) -> tuple[tuple[TrialEvidence, Measurement], ...]:
+        """The trials in question that have a measurement, each with it."""
+        return tuple((trial, trial.measurement) for trial in self.trials if trial.measurement is not None)
+
     def arm(self, arm: str) -> tuple[TrialEvidence, ...]:
         return tuple(trial for trial in self.trials if trial.arm == arm)
 
@@ -93,11 +160,16 @@ class Evidence:
         known = [value for value in values if value is not None]
         return known if len(known) == len(values) else None
 
+    def of_kind(self, kind: str) -> tuple[Entry, ...]:
+        """Ledger entries of `kind`, oldest first."""
+        return tuple(entry for entry in self.entries if entry.kind == kind)
+
     def proposing(self, candidate: Config, need_bytes: int | None, *, unfit: str = "") -> Evidence:
         """The same context with `candidate` proposed; what was tried before is in question beside it."""
         return replace(
             self,
             candidate=candidate,
+            patch={name: new for name, (_, new) in self.baseline.diff(candidate).items() if new is not None},
             memory_need_bytes=need_bytes,
             unfit=unfit,
             trials=self.search,
@@ -106,82 +178,3 @@ class Evidence:
     def about(self, trials: Iterable[TrialEvidence]) -> Evidence:
         """The same context with other trials in question."""
         return replace(self, trials=tuple(trials))
-
-
-def gather(ledger: LedgerView) -> Evidence:
-    """All evidence that a run's ledger holds, every summary derived anew from the raw records.
-
-    Raises:
-        UserError: the ledger has no `run.started` or `survey` entry, so nothing can be judged.
-    """
-    facts: dict[str, Any] = {}
-    searched: list[TrialEvidence] = []
-    confirmed: list[TrialEvidence] = []
-    for entry in ledger:
-        if entry.kind in ("run.started", "survey"):
-            facts.update(entry.data)
-        elif entry.kind == "trial":
-            deployment = Deployment.model_validate(facts["deployment"])
-            trial = _trial(entry, deployment, ledger)
-            (confirmed if trial.role == "confirm" else searched).append(trial)
-    if "deployment" not in facts or "memory_bytes" not in facts:
-        raise UserError(f"{ledger.path}: expected a run with a survey, found one that was stopped before; resume it")
-    space = KnobSpace.from_json(facts["knobs"])
-    deployment = Deployment.model_validate(facts["deployment"])
-    baseline = space.resolve(deployment.config)
-    evidence = Evidence(
-        deployment=deployment,
-        managed=frozenset(facts["managed"]),
-        space=space,
-        baseline=baseline,
-        workload_spec_digest=deployment.workload.digest,
-        memory_bytes=facts["memory_bytes"],
-        floors_ms=facts["floors"],
-        model_digest=facts["model_digest"],
-        trials=tuple(searched),
-        search=tuple(searched),
-    )
-    client_entry = ledger.find("client")
-    if client_entry is not None:
-        evidence = replace(evidence, client_floor=Floor.from_json(client_entry.data))
-    plan_entry = ledger.find("plan")
-    if plan_entry is None:
-        return evidence
-    return replace(
-        evidence,
-        candidate=baseline.patched(plan_entry.data["patch"]),
-        memory_need_bytes=plan_entry.data["memory_need_bytes"],
-        plan=Plan.from_json(plan_entry.data["plan"]),
-        plan_digest=plan_entry.data["plan_digest"],
-        plan_seq=plan_entry.seq,
-        trials=tuple(confirmed),
-    )
-
-
-def _trial(entry: Entry, deployment: Deployment, ledger: LedgerView) -> TrialEvidence:
-    data = entry.data
-    workload = materialise(deployment.workload, data["seed"])
-    raw = ledger.get_json(data["raw_blob"]) if data["raw_blob"] else None
-    measurement = Measurement.from_json(raw["measurement"]) if raw else None
-    greedy = GreedyOutputs.from_json(raw["greedy"]) if raw and raw["greedy"] else None
-    if measurement is not None and measurement.workload_digest != workload.digest:
-        # Re-derived from spec and seed: what was measured isn't the deployment's workload.
-        spec_digest = measurement.spec_digest if measurement.spec_digest != deployment.workload.digest else "altered"
-    else:
-        spec_digest = deployment.workload.digest
-    return TrialEvidence(
-        id=data["id"],
-        seq=entry.seq,
-        role=data["role"],
-        arm=data["arm"],
-        config=Config(data["config"]),
-        seed=data["seed"],
-        spec_digest=spec_digest,
-        asked_tokens=tuple(request.max_tokens for request in workload.requests),
-        declared_sharing=sharing_bound(workload, measurement.records) if measurement else None,
-        environment=data["environment"],
-        measurement=measurement,
-        failure=data["failure"]["kind"] if data["failure"] else "",
-        greedy=greedy,
-        summary=summarise(measurement, deployment.slo) if measurement else {},
-    )

@@ -1,76 +1,19 @@
-"""The gate: runs verifiers cheap to dear, and scores what they say."""
+"""The gate: asks a stage's questions cheap to dear, and scores what they say."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
-from verifiers import (
-    accounting,
-    duplicate,
-    environment,
-    feasibility,
-    guardrails,
-    identity,
-    improvement,
-    physics,
-    planned,
-    policy,
-    quality,
-    slo,
-    soundness,
-)
+from verifiers.catalogue import STAGES
+from verifiers.digest import verifiers_digest
 from verifiers.evidence import Evidence
-from verifiers.rank_test import hodges_lehmann_ratio
+from verifiers.rule import Stage
+from verifiers.score import score
 from verifiers.verdict import Status, Verdict
 
-__all__ = ["FAMILIES", "STAGES", "Judgement", "Stage", "judge"]
-
-Stage = Literal["preflight", "trial", "confirm"]
-
-STAGES: Mapping[Stage, tuple[Callable[[Evidence], Verdict], ...]] = MappingProxyType(
-    {
-        "preflight": (policy.verify, duplicate.verify, feasibility.verify),
-        "trial": (identity.verify, accounting.verify, soundness.verify, physics.verify),
-        "confirm": (
-            policy.verify,
-            feasibility.verify,
-            planned.verify,
-            environment.verify,
-            identity.verify,
-            accounting.verify,
-            soundness.verify,
-            physics.verify,
-            improvement.verify,
-            slo.verify,
-            guardrails.verify,
-            quality.verify,
-        ),
-    }
-)
-"""Which questions are asked when, cheap to dear: before a launch, after one trial, and of a whole confirmation."""
-
-FAMILIES: frozenset[str] = frozenset(
-    module.RULE.partition(".")[0]
-    for module in (
-        accounting,
-        duplicate,
-        environment,
-        feasibility,
-        guardrails,
-        identity,
-        improvement,
-        physics,
-        planned,
-        policy,
-        quality,
-        slo,
-        soundness,
-    )
-)
-"""What comes before the dot of every rule that the gate asks; a playbook may require them by these names."""
+__all__ = ["Judgement", "judge"]
 
 _SEVERITY: tuple[Status, ...] = ("FAIL", "ERROR", "INCONCLUSIVE", "PASS")
 
@@ -82,13 +25,21 @@ class Judgement:
     verdicts: tuple[Verdict, ...]
     status: Status
     score: float
+    verifiers_digest: str
+    "Of the code that judged."
 
     def to_json(self) -> dict[str, Any]:
-        return {"verdicts": [v.to_json() for v in self.verdicts], "status": self.status, "score": self.score}
+        return {
+            "verdicts": [v.to_json() for v in self.verdicts],
+            "status": self.status,
+            "score": self.score,
+            "verifiers_digest": self.verifiers_digest,
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Judgement:
-        return cls(tuple(Verdict.from_json(v) for v in data["verdicts"]), data["status"], data["score"])
+        verdicts = tuple(Verdict.from_json(v) for v in data["verdicts"])
+        return cls(verdicts, data["status"], data["score"], data["verifiers_digest"])
 
     @property
     def refusal(self) -> Verdict | None:
@@ -96,24 +47,23 @@ class Judgement:
         return next((v for v in self.verdicts if v.status == self.status), None) if self.status != "PASS" else None
 
 
-def judge(stage: Stage, evidence: Evidence) -> Judgement:
-    """Ask a stage's questions in order, up to the first FAIL: a dearer question then has nothing left to decide."""
+def judge(
+    stage: Stage, evidence: Evidence, *, without: frozenset[str] = frozenset(), exhaustive: bool = False
+) -> Judgement:
+    """Ask a stage's questions in order, up to the first FAIL: a dearer question then has nothing left to decide.
+
+    Args:
+        without: rule ids that aren't asked. Only the gauntlet leaves any out, to see what each one is for.
+        exhaustive: ask every question whatever the others said, as the gauntlet does.
+    """
     verdicts: list[Verdict] = []
-    for verify in STAGES[stage]:
-        verdicts.append(verify(evidence))
-        if verdicts[-1].status == "FAIL":
+    for rule in STAGES[stage]:
+        if rule.id in without:
+            continue
+        verdicts.append(rule.verify(evidence))
+        if verdicts[-1].status == "FAIL" and not exhaustive:
             break
-    status = min((verdict.status for verdict in verdicts), key=_SEVERITY.index)
+    given = {verdict.status for verdict in verdicts}
+    status: Status = next((worst for worst in _SEVERITY if worst in given), "PASS")
     scored = stage == "confirm" and status == "PASS"
-    return Judgement(tuple(verdicts), status, _score(evidence) if scored else 0.0)
-
-
-def _score(evidence: Evidence) -> float:
-    """Gates times gain: 0 unless every verdict passed, else the relative gain g of the objective as g / (1 + g) for a
-    metric that should rise and 1 - ratio for one that should fall; both run from 0 (no gain) towards 1."""
-    metric = evidence.deployment.objective.metric
-    baseline, candidate = evidence.values("A", metric), evidence.values("B", metric)
-    if not baseline or not candidate or min(*baseline, *candidate) <= 0:
-        return 0.0
-    ratio = hodges_lehmann_ratio(baseline, candidate)
-    return max(0.0, 1 - ratio if evidence.deployment.objective.lower_is_better else 1 - 1 / ratio)
+    return Judgement(tuple(verdicts), status, score(evidence) if scored else 0.0, verifiers_digest())

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from tools.canonical import digest
 from tools.deployment import Deployment
 
-__all__ = ["Arm", "Plan", "Slot"]
+__all__ = ["Arm", "Block", "Plan", "Slot"]
 
 Arm = Literal["A", "B"]
 
@@ -21,12 +21,25 @@ class Slot:
 
     arm: Arm
     seed: int
-    "Workload seed; each seed is measured once in each arm."
+    "Workload seed; all launches of a block measure the same requests."
+    load_factor: float
+    "Offered load as a share of the deployment's own."
+    block: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Four launches that differ in nothing but the config, so that under the null any order was as likely."""
+
+    order: str
+    "ABBA or BAAB: a steady drift meets both arms alike."
+    seed: int
+    load_factor: float
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A confirmation: metric, least effect, level, arms in ABBA blocks and their seeds."""
+    """A confirmation: metric, least effect, level, and its blocks."""
 
     run: str
     baseline_digest: str
@@ -35,7 +48,7 @@ class Plan:
     min_effect: float
     alpha: float
     guardrails: Mapping[str, float]
-    slots: tuple[Slot, ...]
+    blocks: tuple[Block, ...]
 
     @classmethod
     def draw(cls, run: str, deployment: Deployment, baseline_digest: str, candidate_digest: str) -> Plan:
@@ -43,11 +56,12 @@ class Plan:
 
         Seeds come from the run's id and the candidate, so neither a proposer nor the search can have seen them.
         """
-        per_arm = deployment.acceptance.trials_per_arm
-        seeds = [int(digest([run, candidate_digest, "confirm", i])[:12], 16) for i in range(per_arm)]
-        slots: list[Slot] = []
-        for first, second in zip(seeds[::2], seeds[1::2], strict=True):
-            slots += [Slot("A", first), Slot("B", first), Slot("B", second), Slot("A", second)]
+        count = deployment.acceptance.trials_per_arm // 2
+        drawn = [int(digest([run, candidate_digest, "confirm", number])[:12], 16) for number in range(count)]
+        factors = (1.0, 0.8, 1.2) if drawn[0] % 2 else (1.0, 1.2, 0.8)
+        blocks = (
+            Block("ABBA" if number % 2 == 0 else "BAAB", seed, factors[number % 3]) for number, seed in enumerate(drawn)
+        )
         return cls(
             run=run,
             baseline_digest=baseline_digest,
@@ -56,7 +70,16 @@ class Plan:
             min_effect=deployment.objective.min_effect,
             alpha=deployment.acceptance.alpha,
             guardrails={rail.metric: rail.max_regression for rail in deployment.guardrails},
-            slots=tuple(slots),
+            blocks=tuple(blocks),
+        )
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """Every launch in the order of the plan."""
+        return tuple(
+            Slot("A" if arm == "A" else "B", block.seed, block.load_factor, number)
+            for number, block in enumerate(self.blocks)
+            for arm in block.order
         )
 
     @cached_property
@@ -64,8 +87,8 @@ class Plan:
         return digest(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "slots": [asdict(slot) for slot in self.slots]}
+        return {**asdict(self), "blocks": [asdict(block) for block in self.blocks]}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Plan:
-        return cls(**{**data, "slots": tuple(Slot(**slot) for slot in data["slots"])})
+        return cls(**{**data, "blocks": tuple(Block(**block) for block in data["blocks"])})

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from agents.playbook import Playbook
 from agents.proposer import Proposer
 from autotune.harness.effects import Effects
 from autotune.harness.history import History
+from autotune.harness.laboratory import Laboratory
 from autotune.harness.progress import Progress
 from autotune.harness.rundir import RunDir
 from tools.canonical import digest
 from tools.deployment import DeploymentFile
+from tools.evals.suite import Suite
 from tools.ledger import Ledger
 from tools.targets.knobs import Config, KnobSpace
 from tools.targets.target import Target
@@ -25,7 +28,7 @@ class Context:
 
     run: RunDir
     file: DeploymentFile
-    target: Target
+    laboratory: Laboratory
     space: KnobSpace
     baseline: Config
     playbook: Playbook
@@ -34,6 +37,15 @@ class Context:
     progress: Progress
     commit: bool
     "False measures and judges only."
+
+    @property
+    def target(self) -> Target:
+        return self.laboratory.target
+
+    @cached_property
+    def evals(self) -> Suite:
+        """What servers are asked in a confirmation."""
+        return Suite()
 
     @property
     def ledger(self) -> Ledger:

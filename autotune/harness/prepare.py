@@ -9,17 +9,17 @@ from typing import Any, Literal
 from agents.playbook import Playbook, load_playbook
 from autotune.harness.budget import Budget
 from autotune.harness.context import tunable_knobs
+from autotune.harness.laboratory import Laboratory, LiveLaboratory
 from autotune.harness.progress import Progress
 from tools.canonical import digest
 from tools.deployment import Deployment, DeploymentFile, load_deployment
 from tools.errors import UserError
 from tools.manifests.yaml_file import YamlFile
 from tools.models import pull
-from tools.profile.hardware import hardware
-from tools.profile.roofline import measure_roofline
 from tools.repo import check_committable
 from tools.targets.bundled import BundledTarget
 from tools.targets.knobs import Config, KnobError
+from tools.targets.target import Target
 from verifiers import FAMILIES
 from verifiers.digest import verifiers_digest
 
@@ -63,7 +63,7 @@ class Prepared:
     """A deployment that passed every check, and what was learned while checking."""
 
     file: DeploymentFile
-    target: BundledTarget
+    laboratory: Laboratory
     baseline: Config
     playbook: Playbook
     started: dict[str, Any]
@@ -71,8 +71,11 @@ class Prepared:
     survey: dict[str, Any]
 
 
-def prepare(path: Path, options: Options, progress: Progress) -> Prepared:
+def prepare(path: Path, options: Options, progress: Progress, laboratory: Laboratory | None = None) -> Prepared:
     """Check the deployment at `path` and survey the machine.
+
+    Args:
+        laboratory: measures instead of this machine.
 
     Raises:
         UserError: anything that can't work, said before anything is started. Exit code 2 for a promise that the machine
@@ -82,7 +85,8 @@ def prepare(path: Path, options: Options, progress: Progress) -> Prepared:
     deployment = file.deployment
     base = check_committable(file.path) if options.commit else None
     progress.phase("survey", f"model {deployment.model}, hardware, roofline", None)
-    target = target_for(deployment, file.path)
+    laboratory = laboratory or LiveLaboratory(target_for(deployment, file.path))
+    target = laboratory.target
     baseline = _baseline(file, target)
     playbook = load_playbook(deployment.playbook)
     playbook.check_knobs(baseline.values)
@@ -96,7 +100,7 @@ def prepare(path: Path, options: Options, progress: Progress) -> Prepared:
         raise UserError(
             f"{path}: nothing may be changed: mark at least one lossless knob under config: with `# autotune: managed`"
         )
-    survey = survey_of(file, target, baseline)
+    survey = laboratory.survey(file, baseline)
     started = {
         "deployment": deployment.model_dump(mode="json", by_alias=True),
         "file": str(file.path),
@@ -108,7 +112,7 @@ def prepare(path: Path, options: Options, progress: Progress) -> Prepared:
         "playbook": {"name": deployment.playbook, "digest": digest(playbook.model_dump(mode="json"))},
         "verifiers_digest": verifiers_digest(),
     }
-    return Prepared(file, target, baseline, playbook, started, survey)
+    return Prepared(file, laboratory, baseline, playbook, started, survey)
 
 
 def target_for(deployment: Deployment, path: Path) -> BundledTarget:
@@ -118,49 +122,8 @@ def target_for(deployment: Deployment, path: Path) -> BundledTarget:
     return BundledTarget(model, device=deployment.device)
 
 
-def _baseline(file: DeploymentFile, target: BundledTarget) -> Config:
+def _baseline(file: DeploymentFile, target: Target) -> Config:
     try:
         return target.knobs.resolve(file.deployment.config)
     except KnobError as refusal:
         raise KnobError(f"{file.path}: config: {refusal}") from None
-
-
-def survey_of(file: DeploymentFile, target: BundledTarget, baseline: Config) -> dict[str, Any]:
-    """What the machine is, and what no config can get out of it.
-
-    Raises:
-        UserError: the config doesn't fit, or a promise lies below the roofline's floor (exit code 2).
-    """
-    machine = hardware()
-    need = target.memory(baseline).total_bytes
-    memory_bytes = machine.gpu_memory_bytes if file.deployment.device == "cuda" else machine.memory_bytes
-    if need > memory_bytes:
-        raise UserError(
-            f"{file.path}: the config needs {need / 2**30:.1f} GiB by the memory formula, the device has "
-            f"{memory_bytes / 2**30:.1f} GiB; lower kv_cache_tokens or max_num_batched_tokens"
-        )
-    roofline = measure_roofline(device=file.deployment.device)
-    floors = target.floors(roofline, baseline, prompt_tokens=file.deployment.workload.least_new_tokens)
-    for metric, bound in sorted(file.deployment.slo.bounds().items()):
-        floor = floors.get(metric.partition("_")[2])
-        if floor is not None and bound < floor:
-            raise UserError(
-                f"{file.path}: slo: {metric} <= {bound:g} can't be kept by any config: the roofline's floor on this "
-                f"machine is {floor:.2f} ms; promise more than that",
-                exit_code=2,
-            )
-    return {
-        "hardware": machine.to_json(),
-        "environment": machine.fingerprint,
-        "memory_bytes": memory_bytes,
-        "model_digest": target.model_digest(),
-        "memory_need_bytes": need,
-        "roofline": roofline.to_json(),
-        "floors": floors,
-        "facts": {
-            "cores": machine.cores,
-            "memory_bytes": machine.memory_bytes,
-            "gpus": len(machine.gpus) if file.deployment.device == "cuda" else 0,
-            "gpu_memory_bytes": machine.gpu_memory_bytes,
-        },
-    }

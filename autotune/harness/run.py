@@ -17,7 +17,8 @@ from autotune.harness.context import Context
 from autotune.harness.effects import Boundary, Effects
 from autotune.harness.graph import RECURSION_LIMIT, compiled
 from autotune.harness.killswitch import KillSwitch, Stopped
-from autotune.harness.prepare import Options, prepare, survey_of, target_for
+from autotune.harness.laboratory import Laboratory, LiveLaboratory
+from autotune.harness.prepare import Options, prepare, target_for
 from autotune.harness.progress import Progress
 from autotune.harness.rundir import RunDir
 from autotune.harness.state import State
@@ -25,7 +26,6 @@ from tools.canonical import digest
 from tools.deployment import Deployment, DeploymentFile
 from tools.errors import UserError
 from tools.ledger import Ledger
-from tools.targets.bundled import BundledTarget
 
 __all__ = ["Outcome", "resume", "start"]
 
@@ -47,18 +47,33 @@ class Outcome:
     sentence: str
 
 
-def start(path: Path, runs: Path, options: Options, progress: Progress, observe: Observer = _unobserved) -> Outcome:
+def start(
+    path: Path,
+    runs: Path,
+    options: Options,
+    progress: Progress,
+    observe: Observer = _unobserved,
+    *,
+    laboratory: Laboratory | None = None,
+    proposer: Proposer | None = None,
+) -> Outcome:
     """Tune the deployment at `path` in a new run below `runs`.
+
+    Args:
+        laboratory: measures instead of this machine, such as a replay.
+        proposer: decides instead of the one that `options` names.
 
     Raises:
         UserError: bad input, or a baseline that doesn't run.
     """
-    ready = prepare(path, options, progress)
-    proposer = _proposer(options, ready.playbook)
+    ready = prepare(path, options, progress, laboratory)
+    proposer = proposer or _proposer(options, ready.playbook)
     run = RunDir.create(runs, ready.file.deployment.name)
     with Ledger(run.ledger) as ledger:
         ledger.append("run.started", ready.started, key="run.started")
-        context = _context(run, ready.file, ready.target, ready.playbook, proposer, options, ledger, progress, observe)
+        context = _context(
+            run, ready.file, ready.laboratory, ready.playbook, proposer, options, ledger, progress, observe
+        )
         context.effects.once("survey", "survey", lambda: ready.survey)
         try:
             return _drive(context)
@@ -97,17 +112,17 @@ def resume(run: RunDir, progress: Progress, budget: Budget | None = None, observ
         playbook = load_playbook(deployment.playbook)
         if digest(playbook.model_dump(mode="json")) != started.data["playbook"]["digest"]:
             raise UserError(f"playbook {deployment.playbook} changed since the run started; start a new run")
-        target = target_for(deployment, path)
+        laboratory = LiveLaboratory(target_for(deployment, path))
         proposer = _proposer(options, playbook)
-        context = _context(run, file, target, playbook, proposer, options, ledger, progress, observe)
-        context.effects.once("survey", "survey", lambda: survey_of(file, target, context.baseline))
+        context = _context(run, file, laboratory, playbook, proposer, options, ledger, progress, observe)
+        context.effects.once("survey", "survey", lambda: laboratory.survey(file, context.baseline))
         return _drive(context)
 
 
 def _context(
     run: RunDir,
     file: DeploymentFile,
-    target: BundledTarget,
+    laboratory: Laboratory,
     playbook: Playbook,
     proposer: Proposer,
     options: Options,
@@ -118,9 +133,9 @@ def _context(
     return Context(
         run=run,
         file=file,
-        target=target,
-        space=target.knobs,
-        baseline=target.knobs.resolve(file.deployment.config),
+        laboratory=laboratory,
+        space=laboratory.target.knobs,
+        baseline=laboratory.target.knobs.resolve(file.deployment.config),
         playbook=playbook,
         proposer=proposer,
         effects=Effects(ledger, options.budget, KillSwitch(run.path), observe),

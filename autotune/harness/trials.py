@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from autotune.harness.context import Context
 from tools.canonical import canonical_json
 from tools.measure.summary import summarise
 from tools.measure.workload import materialise
-from tools.profile.hardware import hardware
 from tools.proposal import Proposal
+from tools.service.load_spec import at_load
 from tools.targets.knobs import Config
-from tools.trial import run_trial
 
-__all__ = ["carry_out"]
+__all__ = ["Load", "carry_out"]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a trial is loaded with, and what is asked of it besides."""
+
+    seed: int
+    "Of the workload."
+    factor: float = 1.0
+    "Offered load as a share of the deployment's own."
+    block: int | None = None
+    "Of the confirmation."
+    with_evals: bool = False
 
 
 def carry_out(
-    context: Context, trial_id: str, role: str, arm: str, proposal: Proposal, config: Config, seed: int
+    context: Context, trial_id: str, role: str, arm: str, proposal: Proposal, config: Config, load: Load
 ) -> dict[str, Any]:
     """The recorded trial `trial_id`; launches and measures it if the ledger doesn't hold it yet.
 
@@ -29,34 +42,35 @@ def carry_out(
     return context.effects.once(
         f"trial:{trial_id}",
         "trial",
-        lambda: _measure(context, trial_id, role, arm, proposal, config, seed),
+        lambda: _measure(context, trial_id, role, arm, proposal, config, load),
         spends=True,
     )
 
 
 def _measure(
-    context: Context, trial_id: str, role: str, arm: str, proposal: Proposal, config: Config, seed: int
+    context: Context, trial_id: str, role: str, arm: str, proposal: Proposal, config: Config, load: Load
 ) -> dict[str, Any]:
     finished = context.run.path / "measured" / f"{trial_id}.json"
     if finished.is_file():
         # Killed between measurement and record: what was measured counts, whatever it was.
         return dict(json.loads(finished.read_text()))
     deployment = context.file.deployment
-    context.ledger.append("trial.started", {"id": trial_id, "config": dict(config.values), "seed": seed})
+    context.ledger.append(
+        "trial.started", {"id": trial_id, "role": role, "config": dict(config.values), "seed": load.seed}
+    )
     started = time.monotonic()
-    result = run_trial(
-        context.target,
+    result = context.laboratory.trial(
         config,
-        materialise(deployment.workload, seed),
+        materialise(at_load(deployment.workload, load.factor), load.seed),
         log=context.run.logs / f"{trial_id}.log",
         ready_timeout_s=deployment.ready_timeout_s,
-        with_greedy=role == "confirm",
+        evals=context.evals if load.with_evals else None,
         on_progress=context.progress.requests,
     )
     raw = summary = None
     if result.measurement is not None:
-        greedy = result.greedy.to_json() if result.greedy else None
-        raw = context.ledger.put_blob({"measurement": result.measurement.to_json(), "greedy": greedy})
+        evals = result.evals.to_json() if result.evals else None
+        raw = context.ledger.put_blob({"measurement": result.measurement.to_json(), "evals": evals})
         summary = summarise(result.measurement, deployment.slo)
     failure = result.failure
     data = {
@@ -66,8 +80,11 @@ def _measure(
         "proposal": proposal.to_json(),
         "config": dict(config.values),
         "config_digest": config.digest,
-        "seed": seed,
-        "environment": hardware().fingerprint,
+        "seed": load.seed,
+        "load_factor": load.factor,
+        "block": load.block,
+        "environment": context.laboratory.environment(),
+        "resources": dict(context.laboratory.resources()),
         "requests": result.measurement.offered if result.measurement else 0,
         "ready_s": result.ready_s,
         "wall_s": time.monotonic() - started,

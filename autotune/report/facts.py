@@ -14,7 +14,7 @@ from tools.ledger import Ledger, LedgerView
 from tools.measure.summary import lower_is_better
 from tools.targets.knobs import Value
 from verifiers import Evidence, Verdict, gather
-from verifiers.rank_test import hodges_lehmann_ratio, ratio_interval
+from verifiers.statistics.rank_test import hodges_lehmann_ratio, ratio_interval
 
 __all__ = ["Change", "Comparison", "Dot", "Facts", "read_facts"]
 

@@ -11,7 +11,9 @@ import pytest
 from tools.canonical import digest
 from tools.deployment import Deployment
 from tools.evals.agreement import GreedyOutputs
+from tools.evals.results import EvalResults
 from tools.measure import ClientHealth, Measurement, RequestRecord, materialise, sharing_bound, summarise
+from tools.service.load_spec import at_load
 from tools.targets import Config, Identity, Knob, KnobSpace
 from verifiers import Evidence, Plan, TrialEvidence
 
@@ -53,10 +55,12 @@ def trial(
     arm: str = "A",
     role: str = "confirm",
     seq: int = 10,
+    load_factor: float = 1.0,
+    block: int | None = None,
     deployment: Deployment,
 ) -> TrialEvidence:
     """A trial in which every request waits `ttft_s`, then streams its tokens 10 ms apart."""
-    workload = materialise(deployment.workload, seed)
+    workload = materialise(at_load(deployment.workload, load_factor), seed)
     records = []
     for request in workload.requests:
         due = request.scheduled_s or 0.0
@@ -81,7 +85,7 @@ def trial(
                 finish_reason="length",
             )
         )
-    started = 1_700_000_000.0 + 100 * seq + seed % 97
+    started = 1_700_000_000.0 + 100 * seq
     effective = {**config.values, "num_threads": 2}
     identity = Identity(
         model="tiny",
@@ -129,8 +133,10 @@ def trial(
         declared_sharing=sharing_bound(workload, records),
         environment="e" * 64,
         measurement=measurement,
-        greedy=GreedyOutputs({f"p{i}": tuple(range(i, i + 16)) for i in range(8)}),
+        evals=EvalResults("s" * 64, GreedyOutputs({f"p{i}": tuple(range(i, i + 16)) for i in range(8)})),
         summary=summarise(measurement, deployment.slo),
+        load_factor=load_factor,
+        block=block,
     )
 
 
@@ -170,6 +176,8 @@ def confirmation(deployment: Deployment) -> Confirmation:
                 ttft_s=next(waits[slot.arm]),
                 arm=slot.arm,
                 seq=20 + number,
+                load_factor=slot.load_factor,
+                block=slot.block,
                 deployment=deployment,
             )
             for number, slot in enumerate(plan.slots)

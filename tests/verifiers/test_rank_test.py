@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from verifiers.rank_test import exact_rank_p, hodges_lehmann_ratio, ratio_interval, smallest_p
+from verifiers.statistics.rank_test import exact_rank_p, hodges_lehmann_ratio, ratio_interval, smallest_p
 
 values = st.integers(1, 12).map(float)
 arms = st.tuples(st.lists(values, min_size=2, max_size=5), st.lists(values, min_size=2, max_size=5))

@@ -10,7 +10,7 @@ from tools.measure.arrivals import ArrivalSpec, Burst, Closed, Poisson, Ramp, Re
 from tools.measure.lengths import LengthSpec
 from tools.measure.workload import WorkloadSpec
 
-__all__ = ["all_at_once", "at_rate", "mix_digest", "one_at_a_time"]
+__all__ = ["all_at_once", "at_load", "at_rate", "mix_digest", "one_at_a_time"]
 
 _SPREAD = 4
 "The probe's longest prompts over its shortest, where the workload's own vary less: a slope needs a lever."
@@ -24,6 +24,20 @@ def at_rate(spec: WorkloadSpec, rate_rps: float, requests: int | None = None) ->
         UserError: the spec replays moments of a log, and not enough for `requests`.
     """
     return _changed(spec, arrivals=_scaled(spec.arrivals, rate_rps), requests=requests or spec.requests)
+
+
+def at_load(spec: WorkloadSpec, factor: float) -> WorkloadSpec:
+    """The mix of `spec` offered `factor` times as hard: starts per second, or concurrency (rounded, at least 1).
+
+    A burst has nothing to scale and stays as it is, as does everything at 1.
+    """
+    if factor == 1.0 or isinstance(spec.arrivals, Burst):
+        return spec
+    if isinstance(spec.arrivals, Closed):
+        seats = max(1, round(spec.arrivals.concurrency * factor))
+        return _changed(spec, arrivals=spec.arrivals.model_copy(update={"concurrency": seats}))
+    rate_rps = mean_rate_rps(spec.arrivals)
+    return spec if rate_rps is None else at_rate(spec, rate_rps * factor)
 
 
 def one_at_a_time(spec: WorkloadSpec, requests: int) -> WorkloadSpec:

@@ -10,7 +10,7 @@ from langgraph.types import Command
 from autotune.harness.context import Context
 from autotune.harness.estimate import seconds_left
 from autotune.harness.state import State, update
-from autotune.harness.trials import carry_out
+from autotune.harness.trials import Load, carry_out
 from tools.proposal import Proposal
 from verifiers import Plan, gather, judge
 
@@ -68,7 +68,8 @@ def confirm(state: State, runtime: Runtime[Context]) -> Command[Literal["confirm
     number, total = state.slot + 1, len(planned.slots)
     arm = "baseline" if slot.arm == "A" else "candidate"
     context.progress.phase("confirm", f"launch {number} of {total}: {arm}", seconds_left(context))
-    carry_out(context, f"c{number}", "confirm", slot.arm, proposal, config, slot.seed)
+    load = Load(slot.seed, slot.load_factor, slot.block, with_evals=slot.block == 0)
+    carry_out(context, f"c{number}", "confirm", slot.arm, proposal, config, load)
     return Command(goto="confirm" if number < total else "verdict", update=update(slot=number))
 
 

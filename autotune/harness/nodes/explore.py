@@ -13,11 +13,12 @@ from autotune.harness.ask import ask_search
 from autotune.harness.context import Context
 from autotune.harness.estimate import seconds_left, trials_affordable
 from autotune.harness.state import State, update
-from autotune.harness.trials import carry_out
+from autotune.harness.trials import Load, carry_out
 from autotune.harness.view import view_of
 from tools.proposal import Proposal, Source
 from tools.targets.knobs import KnobError
 from verifiers import Judgement, gather, judge
+from verifiers.digest import verifiers_digest
 
 __all__ = ["decide", "judge_trial", "preflight", "trial"]
 
@@ -114,7 +115,7 @@ def preflight(state: State, runtime: Runtime[Context]) -> Command[Literal["decid
 
 def _preflight(context: Context, proposal: Proposal, repeats: bool) -> dict[str, Any]:
     if repeats:  # a config that was measured already has passed these questions, or is the owner's own
-        return {"proposal": proposal.to_json(), **Judgement((), "PASS", 0.0).to_json()}
+        return {"proposal": proposal.to_json(), **Judgement((), "PASS", 0.0, verifiers_digest()).to_json()}
     evidence = gather(context.ledger)
     candidate, need, unfit = context.baseline.patched(proposal.patch), None, ""
     try:
@@ -132,7 +133,7 @@ def trial(state: State, runtime: Runtime[Context]) -> Command[Literal["judge_tri
     told = ", ".join(f"{name}={value}" for name, value in proposal.patch.items()) or "the baseline again"
     context.progress.phase("explore", told, seconds_left(context))
     config = context.baseline.patched(proposal.patch)
-    carry_out(context, f"t{state.turn}", "search", "B", proposal, config, context.search_seed)
+    carry_out(context, f"t{state.turn}", "search", "B", proposal, config, Load(context.search_seed))
     return Command(goto="judge_trial")
 
 

@@ -14,7 +14,8 @@ from tools.errors import UserError
 from tools.ledger import Entry
 from tools.manifests.yaml_file import YamlFile
 from tools.repo import RepoState, commit_change
-from verifiers import Judgement, improvement
+from verifiers import Judgement
+from verifiers.rules.effect import improvement_primary
 
 __all__ = ["finish", "publish"]
 
@@ -90,7 +91,7 @@ def _outcome(context: Context) -> dict[str, Any]:
     refusal = judgement.refusal
     assert refusal is not None
     # Whether it is better is asked before what it costs: what isn't better is left alone, and nothing was refused.
-    better = next((v for v in judgement.verdicts if v.rule == improvement.RULE), None)
+    better = next((v for v in judgement.verdicts if v.rule == improvement_primary.RULE), None)
     shown = better if better is not None and better.status in ("FAIL", "INCONCLUSIVE") else refusal
     sentence = f"No commit, the baseline is kept. {shown.status} {shown.rule}: {shown.sentence}."
     if shown is better and better.status == "FAIL":

@@ -11,20 +11,14 @@ from langgraph.types import Command
 from autotune.harness.context import Context
 from autotune.harness.estimate import seconds_left
 from autotune.harness.state import State, update
-from autotune.harness.trials import carry_out
+from autotune.harness.trials import Load, carry_out
 from tools.errors import UserError
-from tools.measure.calibrate import impulse_response
 from tools.measure.floor import Floor
-from tools.measure.self_calibration import measure_floor
 from tools.proposal import Proposal
 from tools.targets.target import LaunchFailed
-from tools.trial import launched
 from verifiers import gather, judge
 
 __all__ = ["baseline", "calibrate", "survey_budget"]
-
-FLOOR_REQUESTS = 4
-"Requests sent one at a time for the latency floor."
 
 BASELINE_TRIALS = 2
 "Two launches of the same config: the least that shows how much launches differ (A/A)."
@@ -34,7 +28,7 @@ def calibrate(state: State, runtime: Runtime[Context]) -> Command[Literal["basel
     """Impulse response of the baseline: one at a time for the latency floor, all at once for the throughput ceiling."""
     context = runtime.context
     context.progress.phase("calibrate", "the client itself, against a mock server", None)
-    client = context.effects.once("client", "client", lambda: measure_floor().to_json())
+    client = context.effects.once("client", "client", lambda: context.laboratory.client_floor().to_json())
     context.progress.note(f"client's floor: {Floor.from_json(client)}")
     context.progress.phase("calibrate", "latency floor and throughput ceiling of the baseline", None)
     context.effects.once("calibrate", "calibration", lambda: _impulse(context), spends=True)
@@ -45,14 +39,9 @@ def _impulse(context: Context) -> dict[str, Any]:
     deployment = context.file.deployment
     log = context.run.logs / "calibrate.log"
     try:
-        with launched(context.target, context.baseline, log=log, timeout_s=deployment.ready_timeout_s) as endpoint:
-            found = impulse_response(
-                endpoint,
-                deployment.workload,
-                seed=context.search_seed,
-                floor_requests=FLOOR_REQUESTS,
-                on_progress=context.progress.requests,
-            )
+        found = context.laboratory.calibrate(
+            deployment, context.baseline, seed=context.search_seed, log=log, on_progress=context.progress.requests
+        )
     except LaunchFailed as failed:
         raise _baseline_failed(context, failed.kind, failed.message, log) from None
     return found.to_json()
@@ -68,7 +57,7 @@ def baseline(state: State, runtime: Runtime[Context]) -> Command[Literal["baseli
     number = state.launches + 1
     context.progress.phase("baseline", f"launch {number} of {BASELINE_TRIALS}", seconds_left(context))
     unchanged = Proposal({}, "the deployment as it stands", "baseline")
-    trial = carry_out(context, f"b{number}", "baseline", "A", unchanged, context.baseline, context.search_seed)
+    trial = carry_out(context, f"b{number}", "baseline", "A", unchanged, context.baseline, Load(context.search_seed))
     if trial["failure"]:
         failure = trial["failure"]
         raise _baseline_failed(context, failure["kind"], failure["message"], context.run.logs / f"{trial['id']}.log")

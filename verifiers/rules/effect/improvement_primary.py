@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from verifiers.evidence import Evidence
-from verifiers.rank_test import exact_rank_p, hodges_lehmann_ratio, ratio_interval, smallest_p
+from verifiers.statistics.rank_test import exact_rank_p, hodges_lehmann_ratio, ratio_interval, smallest_p
 from verifiers.verdict import Verdict, error, failed, inconclusive, passed
 
 RULE = "improvement.primary"

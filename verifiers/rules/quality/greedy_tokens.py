@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import combinations, product
 from statistics import fmean
 
-from tools.evals.divergence import GreedyOutputs, agreement
+from tools.evals.agreement import GreedyOutputs, agreement
 from verifiers.evidence import Evidence
 from verifiers.verdict import Verdict, error, failed, inconclusive, passed
 
@@ -24,10 +24,8 @@ def verify(evidence: Evidence) -> Verdict:
     """
     baseline, candidate = _outputs(evidence, "A"), _outputs(evidence, "B")
     trials = evidence.confirmation
-    if len(baseline) < 2 or not candidate:
-        return error(RULE, "greedy outputs are missing", *trials)
-    if len(baseline) != len(evidence.arm("A")) or len(candidate) != len(evidence.arm("B")):
-        return error(RULE, "a launch has no greedy outputs", *trials)
+    if len(baseline) < 2 or len(candidate) < 2:
+        return error(RULE, "greedy outputs of two launches of each arm are needed", *trials)
     prompts = {frozenset(outputs.tokens) for outputs in (*baseline, *candidate)}
     if len(prompts) != 1:
         return error(RULE, "the launches answered different prompts", *trials)
@@ -42,4 +40,4 @@ def verify(evidence: Evidence) -> Verdict:
 
 
 def _outputs(evidence: Evidence, arm: str) -> Sequence[GreedyOutputs]:
-    return [trial.greedy for trial in evidence.arm(arm) if trial.greedy is not None]
+    return [trial.evals.greedy for trial in evidence.arm(arm) if trial.evals is not None]

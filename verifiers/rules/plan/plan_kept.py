@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tools.service.load_spec import at_load
 from verifiers.evidence import Evidence
 from verifiers.verdict import Verdict, error, failed, passed
 
@@ -29,7 +30,7 @@ def verify(evidence: Evidence) -> Verdict:
         config = evidence.baseline if slot.arm == "A" else evidence.candidate
         if (trial.arm, trial.seed, trial.config) != (slot.arm, slot.seed, config):
             return failed(RULE, f"trial {trial.id} isn't the one planned for its place", trial)
-        if trial.spec_digest != evidence.workload_spec_digest:
+        if trial.spec_digest != at_load(evidence.deployment.workload, slot.load_factor).digest:
             return failed(RULE, f"trial {trial.id} ran another workload than the deployment's", trial)
     seen = {trial.seed for trial in evidence.search}
     if seen & {slot.seed for slot in plan.slots}:

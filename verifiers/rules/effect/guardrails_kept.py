@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tools.measure.summary import lower_is_better
 from verifiers.evidence import Evidence
-from verifiers.rank_test import hodges_lehmann_ratio
+from verifiers.statistics.rank_test import hodges_lehmann_ratio
 from verifiers.verdict import Verdict, error, failed, passed
 
 RULE = "guardrails.kept"
