@@ -12,7 +12,19 @@ from pathlib import Path
 import pytest
 
 from tools.errors import UserError
-from tools.repo import CommitResult, check_committable, commit_change, commits_with_trailer, file_at, read_trailers
+from tools.repo import (
+    CommitResult,
+    check_committable,
+    commit_change,
+    commits_with_trailer,
+    file_at,
+    files_to_change,
+    full_sha,
+    head_of,
+    message_of,
+    read_trailers,
+    root_of,
+)
 
 TEXT = "config:\n  max_num_seqs: 8  # autotune: managed\n"
 BETTER = TEXT.replace("8", "64")
@@ -275,7 +287,7 @@ def test_what_a_killed_commit_left_is_cleared_by_the_next(file: Path, tmp_path: 
     root = file.parents[1]
     before = snapshot(root)
     story = (
-        "import os, sys, pathlib, git; sys.path.insert(0, sys.argv[2]); from tools import repo\n"
+        "import os, sys, pathlib, git; sys.path.insert(0, sys.argv[2]); from tools.repo import commit as repo\n"
         "repo.Path.write_bytes = lambda *_: os.kill(os.getpid(), 9)\n"
         "repo.commit_change(pathlib.Path(sys.argv[1]), 'x: 1', 'autotune/a/b', 'm', {'K': 'v'}, 1)\n"
     )
@@ -284,3 +296,25 @@ def test_what_a_killed_commit_left_is_cleared_by_the_next(file: Path, tmp_path: 
     assert snapshot(root) != before
     assert commit(file).created
     assert snapshot(root) == before
+
+
+def test_what_a_commit_would_change_is_known_before_it_is_made(file: Path) -> None:
+    root = file.parents[1]
+    before = snapshot(root)
+    name, files = files_to_change(file, BETTER)
+    assert files == [name] and (root / name).resolve() == file.resolve()
+    assert files_to_change(file, file.read_text())[1] == []
+    assert snapshot(root) == before
+    file.unlink()  # gone from the checkout, it would still be that file
+    assert files_to_change(file, BETTER) == (name, [name])
+
+
+def test_a_commit_is_found_by_any_name_and_tells_what_it_says(file: Path) -> None:
+    made = commit(file)
+    assert full_sha(file, made.branch) == full_sha(file.parent, made.sha[:10]) == made.sha
+    assert head_of(file) == full_sha(file, "main") != made.sha
+    assert root_of(file.parent).resolve() == file.parents[1].resolve()
+    assert message_of(file, made.sha).strip() == git(file.parents[1], "log", "-1", "--format=%B", made.sha).strip()
+    for name in ("nothing", "--all", "HEAD~9"):
+        with pytest.raises(UserError, match="none called"):
+            full_sha(file, name)

@@ -1,4 +1,4 @@
-"""The one door to a user's git repository: one file, one commit, on a branch of our own, and no checkout touched."""
+"""Commit: one file, one commit, on a branch of our own, and no checkout touched."""
 
 from __future__ import annotations
 
@@ -11,20 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from git import Git, GitCommandError, InvalidGitRepositoryError, Repo
+from git import GitCommandError, Repo
 
 from tools.errors import UserError
+from tools.repo.checkout import harden, opened, relative, resolve
 
-__all__ = [
-    "CommitResult",
-    "RepoState",
-    "check_committable",
-    "commit_change",
-    "commits_with_trailer",
-    "file_at",
-    "files_changed",
-    "read_trailers",
-]
+__all__ = ["CommitResult", "RepoState", "check_committable", "commit_change", "files_to_change"]
 
 BRANCH_PREFIX = "autotune/"
 _NAME, _EMAIL = "autotune", "autotune@localhost"
@@ -76,8 +68,8 @@ def check_committable(file: Path) -> RepoState:
         UserError: not in a git repository, no commit yet, or the file isn't committed as it stands.
     """
     file = file.resolve()
-    with _open(file) as repo:
-        return _state(repo, file)
+    with opened(file) as repo:
+        return state_of(repo, file)
 
 
 def commit_change(
@@ -106,14 +98,14 @@ def commit_change(
         raise UserError(f"expected a branch below {BRANCH_PREFIX}, found {branch!r}")
     full_message = _with_trailers(message, trailers)
     file = file.resolve()
-    with _open(file) as repo, _alone(repo):
+    with opened(file) as repo, _alone(repo):
         _require_branch_name(repo, branch)
-        change = _Change(_relative(repo, file), new_text, full_message, date_unix)
-        tip = _resolve(repo, f"refs/heads/{branch}")
-        parent = _resolve(repo, f"{tip}^") if tip else None
+        change = _Change(relative(repo, file), new_text, full_message, date_unix)
+        tip = resolve(repo, f"refs/heads/{branch}")
+        parent = resolve(repo, f"{tip}^") if tip else None
         if parent and _build(repo, parent, change) == tip:
             return CommitResult(tip, branch, created=False)
-        state = _state(repo, file)
+        state = state_of(repo, file)
         if base is not None and state.blob != base.blob:
             raise UserError(f"{file}: a commit changed it since the run began; tune again from the new version")
         _require_ours(repo, branch, tip, state.head)
@@ -123,127 +115,35 @@ def commit_change(
     return CommitResult(sha, branch, created=True)
 
 
-def files_changed(file: Path, sha: str) -> list[str]:
-    """Paths that commit `sha` changes against its parent, in the repository of `file`.
-
-    Raises:
-        UserError: no such commit, or it has no parent.
-    """
-    with _open(file.resolve()) as repo:
-        if _resolve(repo, f"{sha}^") is None:
-            raise UserError(f"{repo.working_dir}: there is no commit {sha} with a parent")
-        text = str(repo.git.diff_tree("--name-only", "--no-commit-id", "-r", "-z", sha))
-    return [name for name in text.split("\0") if name]
-
-
-def read_trailers(file: Path, sha: str) -> dict[str, str]:
-    """Trailers of commit `sha` in the repository of `file`. A key that stands there twice has its values on two lines.
-
-    Raises:
-        UserError: no such commit.
-    """
-    with _open(file.resolve()) as repo:
-        if _resolve(repo, f"{sha}^{{commit}}") is None:
-            raise UserError(f"{repo.working_dir}: there is no commit {sha}")
-        text = str(repo.git.log("-1", "--format=%(trailers:only,unfold,separator=%x00,key_value_separator=%x01)", sha))
-    trailers: dict[str, str] = {}
-    for item in filter(None, text.split("\0")):
-        key, _, value = item.partition("\x01")
-        trailers[key] = f"{trailers[key]}\n{value}" if key in trailers else value
-    return trailers
-
-
-def file_at(file: Path, sha: str) -> str:
-    """The text of `file` as commit `sha` has it, with the line ends that a checkout would give it.
-
-    Raises:
-        UserError: no such commit, or the file isn't in it.
-    """
+def files_to_change(file: Path, text: str) -> tuple[str, list[str]]:
+    """The path of `file` in its repository, and all paths that a commit of `text` as its content would change."""
     file = file.resolve()
-    with _open(file) as repo:
-        name = f"{sha}:{_relative(repo, file)}"
-        if _resolve(repo, name) is None:
-            raise UserError(f"{file}: it isn't in commit {sha}, or there is no such commit")
-        return str(repo.git.cat_file("--filters", name, strip_newline_in_stdout=False))
+    with opened(file) as repo, _alone(repo):
+        change = _Change(relative(repo, file), text, "preview", 0)
+        built = _build(repo, str(resolve(repo, "HEAD^{commit}")), change)
+        names = str(repo.git.diff_tree("--name-only", "--no-commit-id", "-r", "-z", built))
+    return change.file, [name for name in names.split("\0") if name]
 
 
-def commits_with_trailer(file: Path, key: str, value: str) -> list[str]:
-    """Commits on any branch whose trailer `key` is `value`, newest first."""
-    with _open(file.resolve()) as repo:
-        text = str(repo.git.log("--branches", f"--format=%H%x00%(trailers:key={key},valueonly,unfold,separator=%x01)"))
-    lines = (line.partition("\0") for line in text.splitlines())
-    return [sha for sha, _, values in lines if value in values.split("\x01")]
-
-
-@contextmanager
-def _open(file: Path) -> Iterator[Repo]:
-    leaked = sorted(name for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE") if name in os.environ)
-    if leaked:
-        raise UserError(
-            f"{', '.join(leaked)} is set, so git would act on another place; run autotune outside git's hooks"
-        )
-    folder = file if file.is_dir() else file.parent
-    try:
-        repo = Repo(folder, search_parent_directories=True)
-    except (InvalidGitRepositoryError, OSError):
-        raise UserError(
-            f"{file}: expected a file in a git repository, found none here or above; run `git init`"
-        ) from None
-    with repo:
-        if repo.bare:
-            raise UserError(f"{file}: expected a checkout, found a bare repository; clone it")
-        _harden(repo.git)
-        try:
-            repo.git.rev_parse("--git-dir")
-        except GitCommandError as error:
-            raise UserError(f"{file}: git refuses this repository: {str(error.stderr).strip()}") from None
-        yield repo
-
-
-def _harden(git: Git) -> None:
-    """Paths are never patterns, no hook runs, nothing asks a question."""
-    config = [
-        f"core.hooksPath={os.devnull}",
-        "core.safecrlf=false",
-        "core.sparseCheckout=false",
-        "core.fsmonitor=false",
-        "i18n.commitEncoding=UTF-8",
-    ]
-    git.set_persistent_git_options(literal_pathspecs=True, c=config)
-    git.update_environment(GIT_TERMINAL_PROMPT="0", GIT_EDITOR="true")
-
-
-def _resolve(repo: Repo, name: str) -> str | None:
-    """Object id of `name`, or None where there is no such thing."""
-    try:
-        return str(repo.git.rev_parse("--verify", "--quiet", "--end-of-options", name))
-    except GitCommandError:
-        return None
-
-
-def _relative(repo: Repo, file: Path) -> str:
-    return file.relative_to(Path(str(repo.working_dir)).resolve()).as_posix()
-
-
-def _state(repo: Repo, file: Path) -> RepoState:
-    head = _resolve(repo, "HEAD^{commit}")
+def state_of(repo: Repo, file: Path) -> RepoState:
+    head = resolve(repo, "HEAD^{commit}")
     if head is None:
         raise UserError(
             f"{repo.working_dir}: expected a repository with a commit, found none; commit the deployment first"
         )
-    relative = _relative(repo, file)
-    flag = str(repo.git.ls_files("-v", "--", relative))[:1]
-    blob = _resolve(repo, f"HEAD:{relative}")
-    remedy = f"commit or undo that first: git -C '{repo.working_dir}' status -- '{relative}'"
+    name = relative(repo, file)
+    flag = str(repo.git.ls_files("-v", "--", name))[:1]
+    blob = resolve(repo, f"HEAD:{name}")
+    remedy = f"commit or undo that first: git -C '{repo.working_dir}' status -- '{name}'"
     if not flag or blob is None:
         raise UserError(f"{file}: expected a committed file, found one that isn't in HEAD; {remedy}")
     if flag != "H":
         raise UserError(
             f"{file}: git is told to overlook changes of it (ls-files -v says {flag}); undo that, then {remedy}"
         )
-    if repo.git.status("--porcelain=v1", "--no-renames", "--", relative):
+    if repo.git.status("--porcelain=v1", "--no-renames", "--", name):
         raise UserError(f"{file}: expected it as committed, found an uncommitted change; {remedy}")
-    return RepoState(Path(str(repo.working_dir)), relative, head, blob)
+    return RepoState(Path(str(repo.working_dir)), name, head, blob)
 
 
 @contextmanager
@@ -265,7 +165,7 @@ def _worktree(repo: Repo, commit: str) -> Iterator[Repo]:
     try:
         repo.git.worktree("add", "--detach", "--no-checkout", "--", str(place), commit)
         with Repo(place) as tree:
-            _harden(tree.git)
+            harden(tree.git)
             tree.git.read_tree("HEAD")
             yield tree
     finally:
