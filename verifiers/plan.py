@@ -1,4 +1,4 @@
-"""Plan: what the confirmation will measure, fixed and hashed before its first trial."""
+"""Plan: what the confirmation will measure and when it stops, fixed and hashed before its first trial."""
 
 from __future__ import annotations
 
@@ -8,11 +8,28 @@ from functools import cached_property
 from typing import Any, Literal
 
 from tools.canonical import digest
-from tools.deployment import Deployment
+from tools.deployment import Acceptance, Deployment
+from tools.measure.summary import lower_is_better
+from verifiers.statistics.foresight import foreseen_power, least_blocks, log_gain
+from verifiers.statistics.look import Design
 
-__all__ = ["Arm", "Block", "Plan", "Slot"]
+__all__ = ["DESIGN", "LOOSEST", "Arm", "Block", "Plan", "Slot", "most_blocks"]
 
 Arm = Literal["A", "B"]
+
+DESIGN = "sequential-abba-1"
+"The stopping rule's name: another rule gets another one, so that a plan never means something new."
+
+LOOSEST = 0.1
+"Highest level of any plan: at a higher one a single block could convince, and two launches an arm convince nobody."
+
+_TARGET = 2.0
+"A plan is made to find gains of so many least effects."
+
+
+def most_blocks(acceptance: Acceptance, level: float) -> int:
+    """Blocks that a confirmation may come to: what the owner allows, but no fewer than `level` needs at all."""
+    return max(acceptance.trials_per_arm // 2, least_blocks(level))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +56,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Plan:
-    """A confirmation: metric, least effect, level, and its blocks."""
+    """A confirmation: metric, least effect, level, its blocks, and the rule by which it stops among them."""
 
     run: str
     baseline_digest: str
@@ -49,33 +66,72 @@ class Plan:
     alpha: float
     guardrails: Mapping[str, float]
     blocks: tuple[Block, ...]
+    "As many as may be measured at the most."
+    design: str = DESIGN
+    attempts: int = 0
+    "Earlier confirmations of the same change within a day."
+    level: float = 0.0
+    "What is left of alpha, or of the loosest level, for this attempt: Bonferroni over all of them."
+    target: float = 0.0
+    "Relative gain that the plan is made to find."
+    noise: float | None = None
+    "Relative standard deviation of the metric from launch to launch, as the baseline's launches showed it (A/A)."
+    power: float | None = None
+    "Foretold probability, at that noise, of accepting a true gain of `target`; None where the noise is unknown."
 
     @classmethod
-    def draw(cls, run: str, deployment: Deployment, baseline_digest: str, candidate_digest: str) -> Plan:
+    def draw(
+        cls,
+        run: str,
+        deployment: Deployment,
+        baseline_digest: str,
+        candidate_digest: str,
+        *,
+        noise: float | None = None,
+        attempts: int = 0,
+    ) -> Plan:
         """The plan that a deployment's acceptance section asks for.
 
         Seeds come from the run's id and the candidate, so neither a proposer nor the search can have seen them.
         """
-        count = deployment.acceptance.trials_per_arm // 2
+        acceptance, objective = deployment.acceptance, deployment.objective
+        level = min(acceptance.alpha, LOOSEST) / (1 + attempts)
+        count = most_blocks(acceptance, level)
         drawn = [int(digest([run, candidate_digest, "confirm", number])[:12], 16) for number in range(count)]
         factors = (1.0, 0.8, 1.2) if drawn[0] % 2 else (1.0, 1.2, 0.8)
         blocks = (
             Block("ABBA" if number % 2 == 0 else "BAAB", seed, factors[number % 3]) for number, seed in enumerate(drawn)
         )
+        target = min(_TARGET * objective.min_effect, (1 + objective.min_effect) / 2)
+        power = None
+        if noise is not None:
+            lower = objective.lower_is_better
+            effect = log_gain(objective.min_effect, lower)
+            power = round(foreseen_power(count, log_gain(target, lower), effect, noise, level), 3)
         return cls(
             run=run,
             baseline_digest=baseline_digest,
             candidate_digest=candidate_digest,
-            metric=deployment.objective.metric,
-            min_effect=deployment.objective.min_effect,
-            alpha=deployment.acceptance.alpha,
+            metric=objective.metric,
+            min_effect=objective.min_effect,
+            alpha=acceptance.alpha,
             guardrails={rail.metric: rail.max_regression for rail in deployment.guardrails},
             blocks=tuple(blocks),
+            attempts=attempts,
+            level=level,
+            target=target,
+            noise=noise,
+            power=power,
         )
 
     @property
+    def stopping(self) -> Design:
+        """The rule that is asked after each block."""
+        return Design(lower_is_better(self.metric), self.min_effect, self.target, self.level, len(self.blocks))
+
+    @property
     def slots(self) -> tuple[Slot, ...]:
-        """Every launch in the order of the plan."""
+        """Every launch in the order of the plan, if it comes to all of them."""
         return tuple(
             Slot("A" if arm == "A" else "B", block.seed, block.load_factor, number)
             for number, block in enumerate(self.blocks)

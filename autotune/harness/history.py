@@ -12,6 +12,7 @@ from tools.ledger import Entry
 from tools.measure.summary import lower_is_better
 from tools.proposal import Proposal, Source
 from tools.targets.knobs import Config, Value
+from verifiers.statistics.blocks import noise_of_one
 
 __all__ = ["History", "Refused", "Tried"]
 
@@ -86,7 +87,7 @@ class History:
                 refused.append(Refused(entry.seq, Proposal.from_json(entry.data["proposal"]), reason))
             elif entry.kind == "trial":
                 seconds.append(entry.data["wall_s"])
-                if entry.data["role"] != "confirm":
+                if entry.data["role"] in ("baseline", "search"):
                     trials.append(entry)
         if deployment is None:
             raise ValueError("the ledger doesn't start with run.started")
@@ -118,6 +119,11 @@ class History:
         if len(values) < 2 or fmean(values) == 0:
             return None
         return (max(values) - min(values)) / fmean(values)
+
+    @property
+    def spread(self) -> float | None:
+        """Relative standard deviation of the objective over the baseline's launches (A/A); None below two."""
+        return noise_of_one([v for t in self.baselines if (v := self.objective(t)) is not None])
 
     @property
     def incumbent(self) -> Tried | None:

@@ -1,37 +1,49 @@
-"""The confirmation: a plan first, then fresh launches in its order, then the gate."""
+"""The confirmation: a plan first, then fresh launches block by block until the answer is clear, then the gate."""
 
 from __future__ import annotations
 
+import time
+from dataclasses import asdict
 from typing import Any, Literal
 
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
+from autotune.harness.attempts import earlier_attempts
 from autotune.harness.context import Context
 from autotune.harness.estimate import seconds_left
+from autotune.harness.judging import judged
 from autotune.harness.state import State, update
 from autotune.harness.trials import Load, carry_out
 from tools.proposal import Proposal
-from verifiers import Plan, gather, judge
+from verifiers import Attempt, Plan, gather, look_after
+from verifiers.rules.plan.attempts_bounded import MOST_A_DAY
+from verifiers.statistics.blocks import LAUNCHES
+from verifiers.statistics.foresight import least_blocks
 
 __all__ = ["confirm", "plan", "verdict"]
 
 
 def plan(state: State, runtime: Runtime[Context]) -> Command[Literal["confirm", "publish"]]:
-    """Fix what will be measured, before it is: metric, least effect, level, order, hidden seeds."""
+    """Fix what will be measured, before it is: metric, least effect, level, order, hidden seeds, and when it stops."""
     context = runtime.context
     recorded = context.effects.once("finalist", "finalist", lambda: _finalist(context))
     if recorded["trial"] is None:
         context.progress.note(recorded["why"])
         return Command(goto="publish")
-    context.effects.once("plan", "plan", lambda: _plan(context, recorded["trial"]))
+    entry = context.effects.once("plan", "plan", lambda: _plan(context, recorded["trial"]))
+    context.progress.note(_foretold(Plan.from_json(entry["plan"])))
     return Command(goto="confirm")
 
 
 def _finalist(context: Context) -> dict[str, Any]:
     history = context.history
-    best = history.worth_confirming
+    best = history.incumbent if context.confirm_anyway else history.worth_confirming
     if best is not None:
+        earlier = _attempts(context, best.config.digest)
+        if len(earlier) >= MOST_A_DAY:
+            told = ", ".join(f"{attempt.verdict} in {attempt.run}" for attempt in earlier)
+            return {"trial": None, "why": f"{best.id} was confirmed {len(earlier)} times within a day already: {told}"}
         return {"trial": best.id, "why": f"{best.id} promises {history.gain(best) or 0.0:.1%} over the baseline"}
     if history.incumbent is None:
         return {"trial": None, "why": "no candidate was measured; the baseline is kept"}
@@ -46,18 +58,43 @@ def _finalist(context: Context) -> dict[str, Any]:
 
 def _plan(context: Context, trial_id: str) -> dict[str, Any]:
     best = next(t for t in context.history.tried if t.id == trial_id)
-    drawn = Plan.draw(context.run.id, context.file.deployment, context.baseline.digest, best.config.digest)
+    attempts = _attempts(context, best.config.digest)
+    drawn = Plan.draw(
+        context.run.id,
+        context.file.deployment,
+        context.baseline.digest,
+        best.config.digest,
+        noise=context.history.spread,
+        attempts=len(attempts),
+    )
     return {
         "plan": drawn.to_json(),
         "plan_digest": drawn.digest,
         "patch": dict(best.patch),
         "proposal": Proposal(best.patch, best.hypothesis, best.source).to_json(),
         "memory_need_bytes": context.target.memory(best.config).total_bytes,
+        "attempts": [asdict(attempt) for attempt in attempts],
     }
 
 
-def confirm(state: State, runtime: Runtime[Context]) -> Command[Literal["confirm", "verdict"]]:
-    """One planned launch."""
+def _attempts(context: Context, candidate_digest: str) -> tuple[Attempt, ...]:
+    name, baseline_digest = context.file.deployment.name, context.baseline.digest
+    return earlier_attempts(context.run, name, baseline_digest, candidate_digest, time.time())
+
+
+def _foretold(planned: Plan) -> str:
+    least, most = 4 * least_blocks(planned.level), 4 * len(planned.blocks)
+    launches = f"{least} launches" if least == most else f"{least} to {most} launches"
+    if planned.power is None or planned.noise is None:
+        return f"the confirmation takes {launches}; its power is unknown, for so is the noise"
+    return (
+        f"the confirmation takes {launches}; at the noise seen ({planned.noise:.1%} from launch to launch) it finds a "
+        f"gain of {planned.target:.0%} with probability {planned.power:.2f}"
+    )
+
+
+def confirm(state: State, runtime: Runtime[Context]) -> Command[Literal["confirm", "prove"]]:
+    """One planned launch; after the last of a block, a look at what the blocks say so far."""
     context = runtime.context
     entry = context.ledger.find("plan")
     assert entry is not None
@@ -67,10 +104,23 @@ def confirm(state: State, runtime: Runtime[Context]) -> Command[Literal["confirm
     config = context.baseline if slot.arm == "A" else context.baseline.patched(proposal.patch)
     number, total = state.slot + 1, len(planned.slots)
     arm = "baseline" if slot.arm == "A" else "candidate"
-    context.progress.phase("confirm", f"launch {number} of {total}: {arm}", seconds_left(context))
+    context.progress.phase("confirm", f"launch {number} of at most {total}: {arm}", seconds_left(context))
     load = Load(slot.seed, slot.load_factor, slot.block, with_evals=slot.block == 0)
     carry_out(context, f"c{number}", "confirm", slot.arm, proposal, config, load)
-    return Command(goto="confirm" if number < total else "verdict", update=update(slot=number))
+    if number % LAUNCHES:
+        return Command(goto="confirm", update=update(slot=number))
+    blocks = number // LAUNCHES
+    said = context.effects.once(f"look:{blocks}", "look", lambda: _look(context, planned, blocks))
+    context.progress.note(f"after block {blocks} of at most {len(planned.blocks)}: {said['why']}")
+    return Command(goto="confirm" if said["decision"] == "go_on" else "prove", update=update(slot=number))
+
+
+def _look(context: Context, planned: Plan, blocks: int) -> dict[str, Any]:
+    found = look_after(gather(context.ledger), planned, blocks)
+    if found is None:
+        why = f"{planned.metric} can't be told in every launch"
+        return {"decision": "exhausted", "blocks": blocks, "why": why}
+    return found.to_json()
 
 
 def verdict(state: State, runtime: Runtime[Context]) -> Command[Literal["publish"]]:
@@ -82,4 +132,4 @@ def verdict(state: State, runtime: Runtime[Context]) -> Command[Literal["publish
 
 
 def judge_confirmation(context: Context) -> dict[str, Any]:
-    return judge("confirm", gather(context.ledger)).to_json()
+    return judged(context, "confirm").to_json()
