@@ -106,6 +106,8 @@ def test_counters_count_what_was_sent_and_a_reset_empties_the_prefix_cache(
     assert change["generation_tokens"] == 12
     assert change["prefix_queries_tokens"] == 192
     assert change["prefix_hit_tokens"] == 48  # once, in whole blocks of 16, short of the last token
+    assert change["e2e_seconds_count"] == change["ttft_seconds_count"] == 3
+    assert 0 < change["ttft_seconds_sum"] < change["e2e_seconds_sum"]
 
 
 def test_a_server_that_dies_under_load_is_classified_with_its_last_words(

@@ -6,7 +6,8 @@ import dataclasses
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +23,8 @@ from engine.knobs import EngineKnobs, KnobRow, knob_table
 from engine.limits import context_limit
 from engine.memory import plan_memory
 from engine.model_config import ModelConfig
-from tools.profile.roofline import ModelFacts, Roofline, floor_ms
+from tools.profile.checkpoint import Checkpoint
+from tools.profile.physics import ModelFacts
 from tools.targets.control import ControlClient, ControlError
 from tools.targets.knobs import Config, Knob, KnobError, KnobSpace, Value
 from tools.targets.process import LOOPBACK, ServerProcess, allowed_environment, free_port, port_is_open
@@ -40,8 +42,18 @@ _COUNTERS: Mapping[str, str] = {
     "engine_prefix_cache_hits_total": "prefix_hit_tokens",
     "engine_num_preemptions_total": "preemptions",
     "engine_requests_rejected_total": "rejected",
+    "engine_e2e_request_latency_seconds_sum": "e2e_seconds_sum",
+    "engine_e2e_request_latency_seconds_count": "e2e_seconds_count",
+    "engine_time_to_first_token_seconds_sum": "ttft_seconds_sum",
+    "engine_time_to_first_token_seconds_count": "ttft_seconds_count",
 }
 """`engine_request_success_total` stands apart: finished_reason="abort" counts as aborted, all else as requests."""
+
+_VALUE_BYTES: Mapping[Value, float] = {"bf16": 2.0, "fp16": 2.0, "fp32": 4.0}
+_CHECKPOINT_BYTES: Mapping[str, float] = {"bfloat16": 2.0, "float16": 2.0, "float32": 4.0}
+"""`auto` keeps the checkpoint's own format, or widens it where the device can't compute it."""
+_INTEGER_GAIN = 2.0
+"""Processors multiply numbers of 8 bits twice as fast as those of 16."""
 
 
 class BundledTarget:
@@ -185,14 +197,36 @@ class BundledTarget:
             parts=dict(plan.parts),
         )
 
-    def floors(self, roofline: Roofline, config: Config, prompt_tokens: int = 1) -> dict[str, float]:
-        """Latencies in ms that no server of this model on this machine can undercut, whatever the config.
+    def facts(self, config: Config, free: Collection[str] = ()) -> ModelFacts:
+        """What a token costs with `config`; of the knobs in `free`, with whichever value makes it cheapest.
 
-        Args:
-            prompt_tokens: prompt tokens that a request must have computed, so not those in the prefix cache.
+        Raises:
+            KnobError: a model that the engine can't run.
+            UserError: a checkpoint that can't be read.
         """
-        floor = floor_ms(roofline, ModelFacts.read(self.model_dir), prompt_tokens)
-        return {"ttft_ms": floor.ttft_ms, "tpot_ms": floor.tpot_ms}
+        try:
+            model = ModelConfig.load(self.model_dir)
+        except StartRefused as refusal:
+            raise KnobError(refusal.sentence) from None
+        stored = Checkpoint.read(self.model_dir)
+
+        def least(name: str, bytes_of: Mapping[Value, float]) -> float:
+            values = self.knobs[name].choices if name in free else (config.values[name],)
+            return min(bytes_of[value] for value in values)
+
+        value = least("dtype", {**_VALUE_BYTES, "auto": _CHECKPOINT_BYTES[model.dtype]})
+        weight = least("quantization", {"none": value, "int8": 1.0, "int4": 0.5})
+        return ModelFacts(
+            # The output head is quantised to eight bits at the least.
+            step_bytes=int(stored.token_parameters * weight + stored.head_parameters * min(value, max(weight, 1.0))),
+            token_parameters=stored.token_parameters,
+            head_parameters=stored.head_parameters,
+            kv_bytes=int(
+                2 * model.num_kv_heads * model.head_dim * least("kv_cache_dtype", {"auto": value, "fp8": 1.0})
+            ),
+            kv_layers=tuple(Counter(model.windows).items()),
+            arithmetic_gain=1.0 if weight == value else _INTEGER_GAIN,
+        )
 
     def _launch_on(self, port: int, config: Config, log: Path, timeout_s: float) -> Endpoint:
         base_url = f"http://{LOOPBACK}:{port}"

@@ -13,7 +13,9 @@ __all__ = ["Counters", "Endpoint", "FailureKind", "Identity", "LaunchFailed", "M
 
 Counters = Mapping[str, float]
 """Server counters in one vocabulary: requests, prompt_tokens, generation_tokens, prefix_queries_tokens,
-prefix_hit_tokens, preemptions, aborted, rejected. A counter the engine doesn't export is absent, never zero."""
+prefix_hit_tokens, preemptions, aborted, rejected, and of its own clock, in seconds: e2e_seconds_sum over
+e2e_seconds_count answered requests (arrival to last token), ttft_seconds_sum over ttft_seconds_count (to the first).
+A counter the engine doesn't export is absent, never zero."""
 
 FailureKind = Literal["oom", "bad_config", "port_taken", "model_missing", "timeout", "crash", "unreachable"]
 

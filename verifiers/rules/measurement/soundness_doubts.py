@@ -11,17 +11,15 @@ RULE = "soundness.doubts"
 
 def verify(evidence: Evidence) -> Verdict:
     """No trial has a doubt that makes it invalid (see `tools.measure.doubts`), such as a client that was the limit.
-    What needs the workload, prefix hits, is asked by `accounting`.
+    What needs the workload, prefix hits, is asked by `cache.prefix_hits`.
 
     An invalid trial is no slow trial and no fast one: nothing follows from it, so it is measured again or left.
     """
-    measured = [trial for trial in evidence.trials if trial.measurement]
-    if not measured:
+    if not evidence.measured:
         return error(RULE, "no trial was measured")
-    for trial in measured:
-        assert trial.measurement is not None
-        found = doubts(trial.measurement, floor=evidence.client_floor, slo=evidence.deployment.slo)
-        for doubt in found:
+    for trial, measured in evidence.measured:
+        for doubt in doubts(measured, floor=evidence.client_floor):
             if doubt.invalid:
                 return inconclusive(RULE, f"trial {trial.id} is invalid ({doubt.name}): {doubt.sentence}", trial)
-    return passed(RULE, f"nothing speaks against the {len(measured)} measurements themselves", *measured)
+    count = len(evidence.measured)
+    return passed(RULE, f"nothing speaks against the {count} measurements themselves", *evidence.trials)

@@ -1,0 +1,29 @@
+"""Do two independent sources say the same about the server?"""
+
+from __future__ import annotations
+
+from tools.canonical import digest
+from verifiers.evidence import Evidence
+from verifiers.verdict import Verdict, error, failed, passed
+
+RULE = "identity.sources"
+
+
+def verify(evidence: Evidence) -> Verdict:
+    """What /metrics states (the config's digest) is what /server_info reports (the config), before and after.
+
+    A served name or a fingerprint can be set to anything; a spoof has to know and alter both sources alike.
+    """
+    if not evidence.measured:
+        return error(RULE, "no trial was measured")
+    for trial, measured in evidence.measured:
+        for when, identity in (("before", measured.identity_before), ("after", measured.identity_after)):
+            if identity is None:
+                return error(RULE, f"the server of trial {trial.id} wasn't identified {when} the load", trial)
+            if not identity.config_digest or not identity.config:
+                return error(RULE, f"one source alone tells the config of trial {trial.id}", trial)
+            reported = digest(dict(identity.config))
+            if identity.config_digest != reported:
+                told = f"metrics {identity.config_digest[:12]}, server info {reported[:12]}"
+                return failed(RULE, f"the two sources of trial {trial.id} state different configs: {told}", trial)
+    return passed(RULE, f"two sources state one config in each of {len(evidence.measured)} launches", *evidence.trials)
