@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from tools.errors import UserError
+from tools.evals.declared import Loss, OwnEval
 from tools.manifests.yaml_file import YamlFile
 from tools.measure.slo import Slo
 from tools.measure.summary import METRICS, MIN_SAMPLES_P99, lower_is_better
@@ -63,10 +64,12 @@ class Guardrail(_Strict):
 
 
 class Acceptance(_Strict):
-    """The confirmation's design: launches per arm in whole ABBA blocks, and the level of the exact rank test."""
+    """The confirmation's design: it goes on, ABBA block by block, until the answer is clear."""
 
-    trials_per_arm: int = Field(default=6, ge=4, le=20, multiple_of=2)
+    trials_per_arm: int = Field(default=20, ge=4, le=40, multiple_of=2)
+    "Most launches of each arm, in whole blocks of two; a clear answer takes fewer. At least as many as alpha needs."
     alpha: float = Field(default=0.01, gt=0, lt=0.5)
+    "Most probability of accepting what is no better, over all looks and all attempts of a day together."
 
 
 class Deployment(_Strict):
@@ -83,10 +86,21 @@ class Deployment(_Strict):
     slo: Slo = Slo()
     objective: Objective = Objective()
     guardrails: tuple[Guardrail, ...] = ()
-    quality: Literal["lossless"] = "lossless"
+    quality: Literal["lossless"] | Loss = "lossless"
+    "What a lossy knob may lose; `lossless`: such knobs stay as they are."
+    evals: tuple[OwnEval, ...] = ()
+    "The user's own: asked before and after every change, beside the bundled ones."
     acceptance: Acceptance = Acceptance()
     playbook: str = "interactive-latency"
     ready_timeout_s: float = Field(default=120.0, gt=0)
+
+    @field_validator("evals")
+    @classmethod
+    def _names_differ(cls, evals: tuple[OwnEval, ...]) -> tuple[OwnEval, ...]:
+        names = [each.name for each in evals]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"two evals are called {', '.join(sorted(twice))}; give each a name of its own")
+        return evals
 
     @model_validator(mode="after")
     def _measurable(self) -> Deployment:

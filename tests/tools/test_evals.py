@@ -14,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tiny_model import build_tiny_model
+from tests.tools.test_evals_suite import scored_by
 from tools.canonical import digest
 from tools.evals.divergence import GreedyOutputs, agreement, record_greedy
+from tools.evals.likelihood import cut_alike, divergence_nats, perplexity
 from tools.evals.prompts import GREEDY_PROMPTS
 from tools.targets import Endpoint, LaunchFailed
 from tools.targets.bundled import BundledTarget
@@ -56,7 +58,7 @@ def test_the_prompts_are_24_different_ones() -> None:
 
 
 def test_two_launches_of_one_config_agree_and_other_weights_do_not(tmp_path: Path) -> None:
-    recorded = []
+    recorded, scored = [], []
     for seed, max_num_seqs in ((0, 32), (0, 2), (1, 32)):
         target = BundledTarget(build_tiny_model(tmp_path / f"m{seed}", seed=seed))
         config = target.knobs.resolve(
@@ -65,6 +67,7 @@ def test_two_launches_of_one_config_agree_and_other_weights_do_not(tmp_path: Pat
         endpoint = target.launch(config, log=tmp_path / "engine.log")
         try:
             recorded.append(record_greedy(endpoint, max_tokens=8, order_seed=max_num_seqs))
+            scored.append(scored_by(endpoint))
         finally:
             target.stop(endpoint)
     same, again, other = recorded
@@ -72,6 +75,9 @@ def test_two_launches_of_one_config_agree_and_other_weights_do_not(tmp_path: Pat
     assert all(1 <= len(ids) <= 8 for ids in same.tokens.values())
     assert agreement(same, again) > 0.9
     assert agreement(same, other) < 0.5
+    assert cut_alike(scored[0], scored[1]) and cut_alike(scored[0], scored[2])
+    assert divergence_nats(scored[0], scored[1]) < 1e-4 < 0.5 < divergence_nats(scored[0], scored[2])
+    assert min(map(perplexity, scored)) > 100
 
 
 @given(a=outputs, b=outputs)

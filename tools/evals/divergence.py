@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-import aiohttp
 
 from tools.canonical import digest
 from tools.evals.agreement import GreedyOutputs, agreement
+from tools.evals.asker import CHAT, TIMEOUT_S, Asker, NoAnswer, choice, open_asker, unreachable
 from tools.evals.prompts import GREEDY_PROMPTS
-from tools.targets.target import Endpoint, LaunchFailed
+from tools.targets.target import Endpoint
 
-__all__ = ["GreedyOutputs", "agreement", "record_greedy"]
+__all__ = ["MAX_TOKENS", "GreedyOutputs", "agreement", "answer_greedily", "record_greedy", "token_ids"]
 
 MAX_TOKENS = 8
 """Short, because in bf16 another batch composition flips a near-tie after some 60 tokens, and what follows differs.
@@ -23,7 +22,6 @@ Measured with SmolLM2-135M in bf16, 24 prompts: at 8 tokens lossless changes agr
 config to 0.96 or more), weights rounded to 6 bits to 0.79, to 4 bits to 0.27. At 48 tokens lossless changes reach down
 to 0.68: what is lost and what merely flipped overlap. In fp32 lossless changes agree fully at any length.
 """
-TIMEOUT_S = 300.0
 
 
 def record_greedy(
@@ -33,6 +31,16 @@ def record_greedy(
     order_seed: int = 0,
     timeout_s: float = TIMEOUT_S,
 ) -> GreedyOutputs:
+    """As `answer_greedily`, by an asker of its own."""
+
+    async def record() -> GreedyOutputs:
+        async with open_asker(endpoint, timeout_s) as asker:
+            return await answer_greedily(asker, prompts, max_tokens, order_seed)
+
+    return asyncio.run(record())
+
+
+async def answer_greedily(asker: Asker, prompts: Sequence[str], max_tokens: int, order_seed: int) -> GreedyOutputs:
     """The endpoint's greedy answers, as token ids.
 
     All prompts are sent at once, in an order shuffled by `order_seed`, so that batches are composed differently each
@@ -41,48 +49,32 @@ def record_greedy(
     Raises:
         LaunchFailed: kind `unreachable`; the server refused a prompt, or its answer holds no token ids.
     """
-    return asyncio.run(_record(endpoint, prompts, max_tokens, order_seed, timeout_s))
-
-
-async def _record(
-    endpoint: Endpoint, prompts: Sequence[str], max_tokens: int, order_seed: int, timeout_s: float
-) -> GreedyOutputs:
     order = list(prompts)
     random.Random(order_seed).shuffle(order)
-    headers = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
-    async with aiohttp.ClientSession(
-        endpoint.base_url,
-        headers=headers,
-        timeout=aiohttp.ClientTimeout(total=timeout_s),
-        connector=aiohttp.TCPConnector(limit=0),
-    ) as session:
-        answers = await asyncio.gather(*(_answer(session, endpoint.model, prompt, max_tokens) for prompt in order))
+    try:
+        answers = await asker.all(_answer(asker, prompt, max_tokens) for prompt in order)
+    except NoAnswer as fault:
+        raise unreachable(f"a greedy prompt could not be used: {fault}") from fault
     return GreedyOutputs({digest(prompt): ids for prompt, ids in zip(order, answers, strict=True)})
 
 
-async def _answer(session: aiohttp.ClientSession, model: str, prompt: str, max_tokens: int) -> tuple[int, ...]:
-    request = {
-        "model": model,
+async def _answer(asker: Asker, prompt: str, max_tokens: int) -> tuple[int, ...]:
+    body = {
         "messages": [{"role": "user", "content": prompt}],
         "temperature": 0,
         "max_tokens": max_tokens,
         "return_token_ids": True,
     }
-    try:
-        async with session.post("/v1/chat/completions", json=request) as response:
-            body: Any = await response.json(content_type=None) if response.status == 200 else await response.text()
-            status = response.status
-    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-        raise LaunchFailed("unreachable", f"a greedy prompt got no answer: {type(error).__name__}: {error}") from error
-    if status != 200:
-        raise LaunchFailed("unreachable", f"a greedy prompt was answered {status}: {body[:200]}")
-    return _token_ids(body)
+    return token_ids(choice(await asker.ask(CHAT, body)))
 
 
-def _token_ids(body: Any) -> tuple[int, ...]:
-    """Ids of the one choice's tokens; text is never compared, since two texts can look alike and differ in tokens."""
-    choices = body.get("choices") if isinstance(body, dict) else None
-    ids = choices[0].get("token_ids") if isinstance(choices, list) and choices else None
+def token_ids(said: Mapping[str, Any]) -> tuple[int, ...]:
+    """Ids of a choice's tokens; text is never compared, since two texts can look alike and differ in tokens.
+
+    Raises:
+        NoAnswer: it holds none.
+    """
+    ids = said.get("token_ids")
     if not isinstance(ids, list) or not ids or not all(type(token) is int for token in ids):
-        raise LaunchFailed("unreachable", f"expected choices[0].token_ids in the answer, found {str(body)[:200]}")
+        raise NoAnswer(f"expected token_ids in the choice, found {str(said)[:200]}")
     return tuple(ids)

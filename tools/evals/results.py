@@ -73,6 +73,8 @@ class EvalResults:
     "The user's own evals, by name."
     defaults: Mapping[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     "Digest of the prompt -> token ids of several answers to it for which no sampling parameter was sent."
+    default_nats: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    "For each of these answers the sum of its tokens' log-probabilities, as the model itself has them."
     conduct: Conduct | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -83,6 +85,7 @@ class EvalResults:
             "tasks": {name: asdict(result) for name, result in self.tasks.items()},
             "own": {name: asdict(result) for name, result in self.own.items()},
             "defaults": {prompt: [list(ids) for ids in answers] for prompt, answers in self.defaults.items()},
+            "default_nats": {prompt: list(nats) for prompt, nats in self.default_nats.items()},
             "conduct": asdict(self.conduct) if self.conduct else None,
         }
 
@@ -95,6 +98,7 @@ class EvalResults:
             tasks={name: _result(raw) for name, raw in data["tasks"].items()},
             own={name: _result(raw) for name, raw in data["own"].items()},
             defaults={prompt: tuple(tuple(ids) for ids in answers) for prompt, answers in data["defaults"].items()},
+            default_nats={prompt: tuple(nats) for prompt, nats in data["default_nats"].items()},
             conduct=_conduct(data["conduct"]) if data["conduct"] else None,
         )
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import combinations, product
 from statistics import fmean
 
-from tools.evals.agreement import GreedyOutputs, agreement
+from tools.evals.agreement import agreement
 from verifiers.evidence import Evidence
-from verifiers.verdict import Verdict, error, failed, inconclusive, passed
+from verifiers.recordings import declared_loss, recordings
+from verifiers.verdict import Verdict, error, failed, passed
 
 RULE = "quality.greedy_tokens"
 MARGIN = 0.10
@@ -20,24 +20,20 @@ def verify(evidence: Evidence) -> Verdict:
 
     Agreement is the mean over prompts of the share of tokens before the first difference. Batch composition flips
     near-ties in low precision, so the baseline doesn't agree perfectly with itself; only what lies beyond that band is
-    a loss.
+    a loss. Where a loss is declared words may differ, and how much is lost is for divergence and tasks to say.
     """
-    baseline, candidate = _outputs(evidence, "A"), _outputs(evidence, "B")
-    trials = evidence.confirmation
-    if len(baseline) < 2 or len(candidate) < 2:
-        return error(RULE, "greedy outputs of two launches of each arm are needed", *trials)
-    prompts = {frozenset(outputs.tokens) for outputs in (*baseline, *candidate)}
-    if len(prompts) != 1:
-        return error(RULE, "the launches answered different prompts", *trials)
+    heard = recordings(evidence)
+    if isinstance(heard, str):
+        return error(RULE, heard, *evidence.confirmation)
+    baseline = [evals.greedy for evals in heard.baseline]
+    candidate = [evals.greedy for evals in heard.candidate]
+    if len({frozenset(outputs.tokens) for outputs in (*baseline, *candidate)}) != 1 or not baseline[0].tokens:
+        return error(RULE, "the launches answered different prompts, or none", *heard.trials)
     own = fmean(agreement(a, b) for a, b in combinations(baseline, 2))
     cross = fmean(agreement(a, b) for a, b in product(baseline, candidate))
     said = f"greedy agreement with the baseline {cross:.3f}, the baseline's own {own:.3f}"
+    if declared_loss(evidence) is not None:
+        return passed(RULE, f"{said}: words may differ, since a loss is declared", *heard.trials)
     if cross < own - MARGIN:
-        return failed(RULE, f"{said}: the change alters what the model says", *trials)
-    if own < 0.5:
-        return inconclusive(RULE, f"{said}: the baseline is too unstable to tell", *trials)
-    return passed(RULE, f"{said}: within the band of {MARGIN:g}", *trials)
-
-
-def _outputs(evidence: Evidence, arm: str) -> Sequence[GreedyOutputs]:
-    return [trial.evals.greedy for trial in evidence.arm(arm) if trial.evals is not None]
+        return failed(RULE, f"{said}: the change alters what the model says", *heard.trials)
+    return passed(RULE, f"{said}: within the band of {MARGIN:g}", *heard.trials)
