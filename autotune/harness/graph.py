@@ -12,17 +12,16 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
+from autotune.harness.budget import Budget
 from autotune.harness.context import Context
 from autotune.harness.nodes.confirm import confirm, plan, verdict
 from autotune.harness.nodes.explore import decide, judge_trial, preflight, trial
+from autotune.harness.nodes.prove import drill, prove
 from autotune.harness.nodes.publish import finish, publish
 from autotune.harness.nodes.survey import baseline, calibrate, survey_budget
 from autotune.harness.state import State
 
-__all__ = ["RECURSION_LIMIT", "compiled"]
-
-RECURSION_LIMIT = 600
-"Supersteps of one run; the turn limit and the budgets end it long before."
+__all__ = ["compiled", "superstep_limit"]
 
 _NODES = (
     calibrate,
@@ -34,10 +33,17 @@ _NODES = (
     judge_trial,
     plan,
     confirm,
+    prove,
+    drill,
     verdict,
     publish,
     finish,
 )
+
+
+def superstep_limit(budget: Budget) -> int:
+    """Supersteps of one run: four a turn, and more for the rest than it can need. The budget ends it long before."""
+    return 4 * budget.turns + 360
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from tools.measure.summary import summarise
 from tools.measure.workload import materialise
 from tools.proposal import Proposal
 from tools.service.load_spec import at_load
+from tools.service.soak import soaking
 from tools.targets.knobs import Config
 
 __all__ = ["Load", "carry_out"]
@@ -29,6 +30,8 @@ class Load:
     block: int | None = None
     "Of the confirmation."
     with_evals: bool = False
+    soak: bool = False
+    "A burst, then more than the promised load, in place of the deployment's own."
 
 
 def carry_out(
@@ -61,7 +64,9 @@ def _measure(
     started = time.monotonic()
     result = context.laboratory.trial(
         config,
-        materialise(at_load(deployment.workload, load.factor), load.seed),
+        materialise(
+            soaking(deployment.workload) if load.soak else at_load(deployment.workload, load.factor), load.seed
+        ),
         log=context.run.logs / f"{trial_id}.log",
         ready_timeout_s=deployment.ready_timeout_s,
         evals=context.evals if load.with_evals else None,
@@ -84,7 +89,7 @@ def _measure(
         "load_factor": load.factor,
         "block": load.block,
         "environment": context.laboratory.environment(),
-        "resources": dict(context.laboratory.resources()),
+        "resources": {**context.laboratory.resources(), **result.resources},
         "requests": result.measurement.offered if result.measurement else 0,
         "ready_s": result.ready_s,
         "wall_s": time.monotonic() - started,
