@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-__all__ = ["RunProgress", "duration", "err", "out", "run_progress"]
+__all__ = ["RunProgress", "duration", "err", "out", "printable", "run_progress"]
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -21,6 +21,11 @@ def duration(seconds: float) -> str:
     """`2 min 05 s`, `40 s`."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def printable(text: str) -> str:
+    """`text` without characters that would move a terminal's cursor or turn its direction of writing."""
+    return "".join(char if char.isprintable() or char == "\n" else " " for char in text)
 
 
 class RunProgress:
@@ -44,6 +49,7 @@ class RunProgress:
             self._bar.update(self._task, completed=done, total=total)
 
     def note(self, text: str) -> None:
+        text = printable(text)  # a proposer may have written it, or a server's log
         if self._bar is not None:
             self._bar.console.print(f"  {escape(text)}")
         else:

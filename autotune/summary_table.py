@@ -23,11 +23,11 @@ def show(outcome: Outcome) -> None:
             table.add_row(change.knob, str(change.old), str(change.new))
         out.print(table)
     if facts.comparisons:
-        table = Table("metric", "baseline", "candidate", "ratio", "95 % interval", title_justify="left")
+        table = Table("metric", "baseline", "candidate", "ratio", "90 % interval", title_justify="left")
         table.title = "Baseline against candidate, medians over fresh launches"
         for row in facts.comparisons:
             bold = "bold" if row.metric == facts.objective else ""
-            interval = f"{row.low:.3f} to {row.high:.3f}"
+            interval = "too few blocks" if row.low is None else f"{row.low:.3f} to {row.high:.3f}"
             table.add_row(
                 row.metric, f"{row.baseline:.2f}", f"{row.tuned:.2f}", f"{row.ratio:.3f}", interval, style=bold
             )

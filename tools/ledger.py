@@ -184,6 +184,7 @@ def verify_chain(path: Path, *, anchor: str | None = None) -> list[str]:
     prev = GENESIS
     hashes = set()
     blobs: dict[str, int] = {}
+    keys: dict[str, int] = {}
     for number, line in enumerate(lines, start=1):
         entry, problem = _parse(line, number - 1, prev)
         if problem:
@@ -192,6 +193,8 @@ def verify_chain(path: Path, *, anchor: str | None = None) -> list[str]:
             continue
         prev = entry.hash
         hashes.add(entry.hash)
+        if entry.key is not None and keys.setdefault(entry.key, number) != number:
+            problems.append(f"line {number}: {entry.key!r} was done once already, by line {keys[entry.key]}")
         for blob in _blobs_in(entry.data):
             blobs.setdefault(blob, number)
     store = BlobStore(path.parent / "raw")

@@ -8,6 +8,7 @@ from verifiers.catalogue import FAMILIES, RULES, STAGES
 from verifiers.evidence import Attempt, Change, Evidence, TrialEvidence
 from verifiers.gate import Judgement, judge
 from verifiers.gather import gather
+from verifiers.looking import look_after
 from verifiers.plan import Plan
 from verifiers.rule import Rule, Stage
 from verifiers.verdict import Status, Verdict
@@ -28,4 +29,5 @@ __all__ = [
     "Verdict",
     "gather",
     "judge",
+    "look_after",
 ]

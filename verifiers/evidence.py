@@ -59,6 +59,9 @@ class TrialEvidence:
     "Unix seconds by the harness's clock when it was announced; 0 where it wasn't."
     recorded_at: float = 0.0
     "Unix seconds by the harness's clock when its entry was written."
+    due_s: tuple[float | None, ...] = ()
+    """When the workload wants each request sent, in order of its requests, seconds from the start; None where that
+    depends on answers (later turns, closed loops)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,8 @@ class Evidence:
     "Of the load generator, measured against a mock server before anything else; None in records that lack it."
     roofline: Mapping[str, Any] = field(default_factory=dict)
     "The machine's measured rates and the model's bytes, as the survey recorded them (see tools.profile)."
+    physics: Mapping[str, Any] = field(default_factory=dict)
+    "What a token costs with the model: `model`, as `tools.profile.physics.ModelFacts` writes it; empty where unknown."
     candidate: Config | None = None
     patch: Mapping[str, Value] = field(default_factory=dict)
     "The proposal's own words: knobs and values as they were said, before they made up `candidate`."
@@ -131,6 +136,8 @@ class Evidence:
     extra: tuple[TrialEvidence, ...] = ()
     "The candidate's soak and the rollback drill."
     change: Change | None = None
+    asked: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    "Ids of the rules that the catalogue asks, by stage."
     entries: tuple[Entry, ...] = ()
     "The whole ledger, for questions about the run itself."
 

@@ -14,8 +14,11 @@ from tools.measure.measurement import Measurement
 from tools.measure.summary import summarise
 from tools.measure.workload import materialise, sharing_bound
 from tools.service.load_spec import at_load
+from tools.service.soak import soaking
 from tools.targets.knobs import Config, KnobSpace
+from verifiers.catalogue import STAGES
 from verifiers.evidence import Attempt, Change, Evidence, TrialEvidence
+from verifiers.machine import machine_of
 from verifiers.plan import Plan
 
 __all__ = ["gather"]
@@ -42,7 +45,7 @@ def gather(ledger: LedgerView) -> Evidence:
         raise UserError(f"{ledger.path}: expected a run with a survey, found one that was stopped before; resume it")
     deployment = Deployment.model_validate(facts["deployment"])
     space = KnobSpace.from_json(facts["knobs"])
-    client = ledger.find("client")
+    client, machine = ledger.find("client"), machine_of(ledger)
     evidence = Evidence(
         deployment=deployment,
         managed=frozenset(facts["managed"]),
@@ -50,13 +53,15 @@ def gather(ledger: LedgerView) -> Evidence:
         baseline=space.resolve(deployment.config),
         workload_spec_digest=deployment.workload.digest,
         memory_bytes=facts["memory_bytes"],
-        floors_ms=facts["floors"],
+        floors_ms=machine.floors_ms,
         model_digest=facts["model_digest"],
         client_floor=Floor.from_json(client.data) if client else None,
-        roofline=facts["roofline"],
+        roofline=machine.roofline,
+        physics=machine.physics,
         trials=tuple(trials["search"]),
         search=tuple(trials["search"]),
         extra=tuple(trials["extra"]),
+        asked={stage: tuple(rule.id for rule in rules) for stage, rules in STAGES.items()},
         entries=tuple(ledger),
     )
     return _with_change(_with_plan(evidence, ledger, tuple(trials["confirm"])), ledger)
@@ -93,7 +98,7 @@ def _with_change(evidence: Evidence, ledger: LedgerView) -> Evidence:
 def _trial(entry: Entry, deployment: Deployment, ledger: LedgerView, began: dict[str, float]) -> TrialEvidence:
     data = entry.data
     load_factor = data.get("load_factor", 1.0)
-    spec = at_load(deployment.workload, load_factor)
+    spec = soaking(deployment.workload) if data["role"] == "soak" else at_load(deployment.workload, load_factor)
     workload = materialise(spec, data["seed"])
     raw = ledger.get_json(data["raw_blob"]) if data["raw_blob"] else None
     measurement = Measurement.from_json(raw["measurement"]) if raw else None
@@ -122,4 +127,5 @@ def _trial(entry: Entry, deployment: Deployment, ledger: LedgerView, began: dict
         resources=data.get("resources", {}),
         began_at=began.get(data["id"], 0.0),
         recorded_at=entry.time,
+        due_s=tuple(request.scheduled_s for request in workload.requests),
     )

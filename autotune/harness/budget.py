@@ -33,6 +33,8 @@ class Budget:
     trials: int = 12
     requests: int = 100_000
     llm_tokens: int = 200_000
+    turns: int = 60
+    "Decisions of the proposer and the search: one that only looks, or only repeats itself, ends here."
 
     def check(self, ledger: Ledger) -> None:
         """

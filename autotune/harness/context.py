@@ -19,7 +19,7 @@ from tools.ledger import Ledger
 from tools.targets.knobs import Config, KnobSpace
 from tools.targets.target import Target
 
-__all__ = ["Context", "tunable_knobs"]
+__all__ = ["Context", "suite_of", "tunable_knobs"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,8 @@ class Context:
     progress: Progress
     commit: bool
     "False measures and judges only."
+    confirm_anyway: bool = False
+    "The best candidate is confirmed even where it promises nothing, as when a commit is confirmed again."
 
     @property
     def target(self) -> Target:
@@ -44,8 +46,12 @@ class Context:
 
     @cached_property
     def evals(self) -> Suite:
-        """What servers are asked in a confirmation."""
-        return Suite()
+        """What servers are asked in a confirmation.
+
+        Raises:
+            UserError: one of the deployment's own evals can't be read or run.
+        """
+        return suite_of(self.file)
 
     @property
     def ledger(self) -> Ledger:
@@ -74,6 +80,17 @@ class Context:
     def search_seed(self) -> int:
         """One workload seed for every trial of the exploration: what they share can't separate them."""
         return int(digest([self.run.id, "search"])[:12], 16)
+
+
+def suite_of(file: DeploymentFile) -> Suite:
+    """The evals of the deployment in `file`, its own among them; the longest prompt fills the context it declares.
+
+    Raises:
+        UserError: one of its own evals can't be read or run.
+    """
+    declared = file.deployment.config.get("max_model_len")
+    context_tokens = declared if type(declared) is int and declared > 0 else None
+    return Suite.of(file.deployment.evals, file.path.parent, context_tokens)
 
 
 def tunable_knobs(file: DeploymentFile, space: KnobSpace) -> frozenset[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from autotune.harness.survey import survey_of
+from autotune.harness.survey import bounds_of, survey_of
 from tools.deployment import Deployment, DeploymentFile
 from tools.evals.suite import Suite
 from tools.measure.calibrate import Calibration, impulse_response
@@ -15,6 +15,8 @@ from tools.measure.progress import ProgressCallback
 from tools.measure.self_calibration import measure_floor
 from tools.measure.workload import Workload
 from tools.profile.hardware import hardware
+from tools.profile.probe import measure_roofline
+from tools.profile.roofline import Roofline
 from tools.targets.bundled import BundledTarget
 from tools.targets.knobs import Config
 from tools.targets.target import Target
@@ -38,6 +40,10 @@ class Laboratory(Protocol):
         Raises:
             UserError: the config doesn't fit, or a promise lies below the roofline's floor (exit code 2).
         """
+        ...
+
+    def peak(self, file: DeploymentFile, baseline: Config, known: Roofline) -> dict[str, Any]:
+        """The survey's `roofline`, `floors` and `physics` after another look at the machine; the better rate counts."""
         ...
 
     def environment(self) -> str:
@@ -88,6 +94,11 @@ class LiveLaboratory:
 
     def survey(self, file: DeploymentFile, baseline: Config) -> dict[str, Any]:
         return survey_of(file, self._target, baseline)
+
+    def peak(self, file: DeploymentFile, baseline: Config, known: Roofline) -> dict[str, Any]:
+        facts = self._target.facts(baseline, free=file.managed)
+        now = measure_roofline(device=file.deployment.device, step_bytes=facts.step_bytes)
+        return bounds_of(file, self._target, baseline, known.best(now))
 
     def environment(self) -> str:
         return hardware().fingerprint

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from agents.playbook import Playbook, load_playbook
 from autotune.harness.budget import Budget
-from autotune.harness.context import tunable_knobs
+from autotune.harness.committed import committed_changes
+from autotune.harness.context import suite_of, tunable_knobs
 from autotune.harness.laboratory import Laboratory, LiveLaboratory
 from autotune.harness.progress import Progress
 from tools.canonical import digest
-from tools.deployment import Deployment, DeploymentFile, load_deployment
+from tools.deployment import Deployment, DeploymentFile, parse_deployment
 from tools.errors import UserError
 from tools.manifests.yaml_file import YamlFile
 from tools.models import pull
 from tools.repo import check_committable
 from tools.targets.bundled import BundledTarget
-from tools.targets.knobs import Config, KnobError
+from tools.targets.knobs import Config, KnobError, Value
 from tools.targets.target import Target
 from verifiers import FAMILIES
 from verifiers.digest import verifiers_digest
 
-__all__ = ["LlmOptions", "Options", "Prepared", "prepare", "target_for"]
+__all__ = ["Again", "LlmOptions", "Options", "Prepared", "prepare", "target_for"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,15 @@ class LlmOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class Again:
+    """A committed change that is to be confirmed again, whatever it promises by now."""
+
+    commit: str
+    patch: Mapping[str, Value]
+    "What the commit changed, against the config before it."
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """What a person chooses when starting a run; recorded, so that `resume` takes no arguments."""
 
@@ -43,9 +54,12 @@ class Options:
     llm: LlmOptions | None = None
     budget: Budget = field(default_factory=Budget)
     commit: bool = True
+    again: Again | None = None
+    "The change to confirm, in place of anything that a proposer finds."
 
     def to_json(self) -> dict[str, Any]:
         return {
+            "again": {"commit": self.again.commit, "patch": dict(self.again.patch)} if self.again else None,
             "proposer": self.proposer,
             "llm": asdict(self.llm) if self.llm else None,
             "budget": self.budget.to_json(),
@@ -55,7 +69,8 @@ class Options:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Options:
         llm = LlmOptions(**data["llm"]) if data["llm"] else None
-        return cls(data["proposer"], llm, Budget(**data["budget"]), data["commit"])
+        again = Again(**data["again"]) if data.get("again") else None
+        return cls(data["proposer"], llm, Budget(**data["budget"]), data["commit"], again)
 
 
 @dataclass(frozen=True)
@@ -71,17 +86,26 @@ class Prepared:
     survey: dict[str, Any]
 
 
-def prepare(path: Path, options: Options, progress: Progress, laboratory: Laboratory | None = None) -> Prepared:
+def prepare(
+    path: Path,
+    options: Options,
+    progress: Progress,
+    laboratory: Laboratory | None = None,
+    *,
+    text: str | None = None,
+) -> Prepared:
     """Check the deployment at `path` and survey the machine.
 
     Args:
         laboratory: measures instead of this machine.
+        text: the deployment's text, where it isn't what stands in the file now.
 
     Raises:
         UserError: anything that can't work, said before anything is started. Exit code 2 for a promise that the machine
             can't keep by physics.
     """
-    file = load_deployment(path)
+    written = YamlFile.read(path) if text is None else YamlFile.parse(path, text)
+    file = parse_deployment(written)
     deployment = file.deployment
     base = check_committable(file.path) if options.commit else None
     progress.phase("survey", f"model {deployment.model}, hardware, roofline", None)
@@ -100,16 +124,22 @@ def prepare(path: Path, options: Options, progress: Progress, laboratory: Labora
         raise UserError(
             f"{path}: nothing may be changed: mark at least one lossless knob under config: with `# autotune: managed`"
         )
+    suite_of(file)  # an eval of the owner's that can't be read or run is said now, not after an hour
     survey = laboratory.survey(file, baseline)
     started = {
         "deployment": deployment.model_dump(mode="json", by_alias=True),
         "file": str(file.path),
-        "file_text": YamlFile.read(file.path).text,
+        "file_text": written.text,
         "managed": sorted(file.managed),
         "knobs": target.knobs.to_json(),
         "base": base.to_json() if base else None,
+        "history": committed_changes(file.path) if base else [],
         "options": options.to_json(),
-        "playbook": {"name": deployment.playbook, "digest": digest(playbook.model_dump(mode="json"))},
+        "playbook": {
+            "name": deployment.playbook,
+            "digest": digest(playbook.model_dump(mode="json")),
+            "verifiers": list(playbook.verifiers),
+        },
         "verifiers_digest": verifiers_digest(),
     }
     return Prepared(file, laboratory, baseline, playbook, started, survey)

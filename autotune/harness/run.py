@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from agents.expert import Expert
+from agents.fixed import Fixed
+from agents.guarded import Guarded
 from agents.llm import Llm, LlmSettings
 from agents.playbook import Playbook, load_playbook
 from agents.proposer import Proposer
 from autotune.harness.budget import Budget
 from autotune.harness.context import Context
 from autotune.harness.effects import Boundary, Effects
-from autotune.harness.graph import RECURSION_LIMIT, compiled
+from autotune.harness.graph import compiled, superstep_limit
 from autotune.harness.killswitch import KillSwitch, Stopped
 from autotune.harness.laboratory import Laboratory, LiveLaboratory
 from autotune.harness.prepare import Options, prepare, target_for
@@ -56,20 +59,26 @@ def start(
     *,
     laboratory: Laboratory | None = None,
     proposer: Proposer | None = None,
+    run: RunDir | None = None,
+    clock: Callable[[], float] = time.time,
+    text: str | None = None,
 ) -> Outcome:
     """Tune the deployment at `path` in a new run below `runs`.
 
     Args:
         laboratory: measures instead of this machine, such as a replay.
         proposer: decides instead of the one that `options` names.
+        run: a new folder to run in; its name seeds all that is drawn. One named by the time by default.
+        clock: Unix seconds, for the ledger; a replay's goes on by what it replays.
+        text: the deployment's text, where it isn't what stands in the file now.
 
     Raises:
         UserError: bad input, or a baseline that doesn't run.
     """
-    ready = prepare(path, options, progress, laboratory)
+    ready = prepare(path, options, progress, laboratory, text=text)
     proposer = proposer or _proposer(options, ready.playbook)
-    run = RunDir.create(runs, ready.file.deployment.name)
-    with Ledger(run.ledger) as ledger:
+    run = run or RunDir.create(runs, ready.file.deployment.name)
+    with Ledger(run.ledger, clock=clock) as ledger:
         ledger.append("run.started", ready.started, key="run.started")
         context = _context(
             run, ready.file, ready.laboratory, ready.playbook, proposer, options, ledger, progress, observe
@@ -137,14 +146,17 @@ def _context(
         space=laboratory.target.knobs,
         baseline=laboratory.target.knobs.resolve(file.deployment.config),
         playbook=playbook,
-        proposer=proposer,
+        proposer=Guarded(proposer),
         effects=Effects(ledger, options.budget, KillSwitch(run.path), observe),
         progress=progress,
         commit=options.commit,
+        confirm_anyway=options.again is not None,
     )
 
 
 def _proposer(options: Options, playbook: Playbook) -> Proposer:
+    if options.again is not None:
+        return Fixed(options.again.patch, f"as commit {options.again.commit[:12]} has it")
     if options.proposer == "expert":
         return Expert(playbook)
     if options.llm is None:
@@ -157,7 +169,8 @@ def _drive(context: Context) -> Outcome:
     run, ledger = context.run, context.ledger
     switch = context.effects.kill_switch
     ledger.append("session", {"pid": os.getpid(), "budget": context.effects.budget.to_json()})
-    thread: Any = {"configurable": {"thread_id": run.id}, "recursion_limit": RECURSION_LIMIT}
+    limit = superstep_limit(context.effects.budget)
+    thread: Any = {"configurable": {"thread_id": run.id}, "recursion_limit": limit}
     with switch.listening(), compiled(run.checkpoints) as graph:
         known = graph.get_state(thread)
         begun = bool(known.values) and bool(known.next)

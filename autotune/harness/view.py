@@ -44,10 +44,10 @@ def _trial(history: History, tried: Tried) -> TrialView:
     failure = tried.failure
     return TrialView(
         id=tried.id,
-        patch=tried.patch,
+        patch=dict(tried.patch),  # the ledger's own is not shown: what is shown can be changed
         source=tried.source,
         outcome=cast(Outcome, tried.outcome),
-        metrics=tried.summary,
+        metrics=dict(tried.summary),
         slo_misses=tried.slo_misses,
         objective=history.objective(tried),
         reason=str(failure["message"]) if failure else tried.refusal,
@@ -57,7 +57,7 @@ def _trial(history: History, tried: Tried) -> TrialView:
 def _refused(number: int, refused: Refused) -> TrialView:
     return TrialView(
         id=f"refused-{number}",
-        patch=refused.proposal.patch,
+        patch=dict(refused.proposal.patch),
         source=refused.proposal.source,
         outcome="refused",
         metrics={},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -14,7 +14,9 @@ from tools.ledger import Ledger, LedgerView
 from tools.measure.summary import lower_is_better
 from tools.targets.knobs import Value
 from verifiers import Evidence, Verdict, gather
-from verifiers.statistics.rank_test import hodges_lehmann_ratio, ratio_interval
+from verifiers.claims import cells_of, shown
+from verifiers.looking import blocks_of
+from verifiers.statistics.blocked import blocked_interval, blocked_ratio
 
 __all__ = ["Change", "Comparison", "Dot", "Facts", "read_facts"]
 
@@ -40,14 +42,16 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Baseline against tuned over the confirmation's launches: medians, Hodges-Lehmann ratio, 95 % interval."""
+    """Baseline against tuned: medians at the deployment's own load, the Hodges-Lehmann ratio within blocks of the
+    confirmation and its exact interval, which the truth lies beyond at either end with a chance of 5 %."""
 
     metric: str
     baseline: float
     tuned: float
     ratio: float
-    low: float
-    high: float
+    low: float | None
+    "None where there are too few blocks for an interval."
+    high: float | None
     better: str
     "lower | higher"
 
@@ -134,7 +138,8 @@ def read_facts(run: RunDir) -> Facts:
     evidence = gather(ledger)
     history = History.read(ledger, evidence.baseline)
     started, survey = _data(ledger, "run.started"), _data(ledger, "survey")
-    finished, verdict, plan, commit = (_find(ledger, k) for k in ("finished", "verdict", "plan", "commit"))
+    keys = ("finished", "verdict", "publication", "plan", "commit")
+    finished, verdict, publication, plan, commit = (_find(ledger, key) for key in keys)
     patch = plan["patch"] if plan else {}
     changed = evidence.baseline.diff(evidence.baseline.patched(patch))
     path = _incumbent_path(history)
@@ -151,16 +156,16 @@ def read_facts(run: RunDir) -> Facts:
         slo=evidence.deployment.slo.bounds(),
         changes=tuple(Change(name, old, new) for name, (old, new) in changed.items()),
         comparisons=_comparisons(evidence) if evidence.confirmation else (),
-        verdicts=tuple(Verdict.from_json(v) for v in verdict["verdicts"]) if verdict else (),
+        verdicts=tuple(Verdict.from_json(v) for said in (verdict, publication) if said for v in said["verdicts"]),
         score=verdict["score"] if verdict else 0.0,
-        trials=history.tried,
+        trials=_as_shown(history.tried, evidence),
         refused=history.refused,
         dots=_dots(evidence, history, path),
         path=path,
         gains={t.id: g for t in history.tried if (g := history.gain(t)) is not None},
         calibration=_find(ledger, "calibrate") or {},
         machine=survey,
-        plan=plan["plan"] if plan else None,
+        plan=_planned(plan["plan"], evidence) if plan else None,
         commit=commit,
         launches=len(ledger.of_kind("trial.started")) + len(ledger.of_kind("calibration")),
         wall_s=_wall(ledger),
@@ -169,6 +174,17 @@ def read_facts(run: RunDir) -> Facts:
         head=ledger.head,
         hypotheses={"playbook": started["playbook"]["name"], "proposer": started["options"]["proposer"]},
     )
+
+
+def _planned(plan: Mapping[str, Any], evidence: Evidence) -> dict[str, Any]:
+    """The plan with the launches that it came to, which may be fewer than it allows."""
+    return {**plan, "slots": [{"arm": trial.arm, "seed": trial.seed} for trial in evidence.confirmation]}
+
+
+def _as_shown(trials: tuple[Tried, ...], evidence: Evidence) -> tuple[Tried, ...]:
+    """The trials without what a proposer said about figures that nothing bears out."""
+    cells, objective = cells_of(evidence), evidence.deployment.objective.metric
+    return tuple(replace(tried, hypothesis=shown(tried.hypothesis, cells, objective)) for tried in trials)
 
 
 def _find(ledger: LedgerView, key: str) -> dict[str, Any] | None:
@@ -195,18 +211,20 @@ def _comparisons(evidence: Evidence) -> tuple[Comparison, ...]:
     )
     rows = []
     for metric in names:
-        baseline, tuned = evidence.values("A", metric), evidence.values("B", metric)
-        if not baseline or not tuned or min(*baseline, *tuned) <= 0:
+        blocks = blocks_of(evidence.confirmation, metric)
+        if not blocks:
             continue
-        low, high = ratio_interval(baseline, tuned, alpha=0.05)
+        low, high = blocked_interval(blocks)
+        sure = low > 0
+        typical = {arm: [t.summary[metric] for t in evidence.arm(arm) if t.load_factor == 1.0] for arm in ("A", "B")}
         rows.append(
             Comparison(
                 metric=metric,
-                baseline=median(baseline),
-                tuned=median(tuned),
-                ratio=hodges_lehmann_ratio(baseline, tuned),
-                low=low,
-                high=high,
+                baseline=median(typical["A"]),
+                tuned=median(typical["B"]),
+                ratio=blocked_ratio(blocks),
+                low=low if sure else None,
+                high=high if sure else None,
                 better="lower" if lower_is_better(metric) else "higher",
             )
         )

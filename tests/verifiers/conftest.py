@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from tests.verifiers.eval_results import honest_evals
+from tests.verifiers.proofs import with_proofs
 from tools.canonical import digest
 from tools.deployment import Deployment
-from tools.evals.agreement import GreedyOutputs
-from tools.evals.results import EvalResults
 from tools.measure import ClientHealth, Measurement, RequestRecord, materialise, sharing_bound, summarise
+from tools.measure.workload import WorkloadSpec
+from tools.profile.physics import ModelFacts
 from tools.service.load_spec import at_load
 from tools.targets import Config, Identity, Knob, KnobSpace
 from verifiers import Evidence, Plan, TrialEvidence
@@ -45,6 +47,15 @@ SPACE = KnobSpace(
     }
 )
 
+RESOURCES = {
+    "cores": 4.0,
+    "gpus": 0.0,
+    "replicas": 1.0,
+    "rss_before_bytes": float(900 << 20),
+    "rss_middle_bytes": float(910 << 20),
+    "rss_after_bytes": float(912 << 20),
+}
+
 
 def trial(
     trial_id: str,
@@ -57,10 +68,11 @@ def trial(
     seq: int = 10,
     load_factor: float = 1.0,
     block: int | None = None,
+    spec: WorkloadSpec | None = None,
     deployment: Deployment,
 ) -> TrialEvidence:
     """A trial in which every request waits `ttft_s`, then streams its tokens 10 ms apart."""
-    workload = materialise(at_load(deployment.workload, load_factor), seed)
+    workload = materialise(spec or at_load(deployment.workload, load_factor), seed)
     records = []
     for request in workload.requests:
         due = request.scheduled_s or 0.0
@@ -99,7 +111,20 @@ def trial(
     )
     generated = float(sum(r.output_tokens or 0 for r in records))
     prompt = float(sum(r.prompt_tokens or 0 for r in records))
-    zero = {"prompt_tokens": 0.0, "generation_tokens": 0.0, "prefix_queries_tokens": 0.0, "prefix_hit_tokens": 0.0}
+    counted = {
+        "requests": float(len(records)),
+        "preemptions": 0.0,
+        "prompt_tokens": prompt,
+        "generation_tokens": generated,
+        "prefix_queries_tokens": prompt,
+        "prefix_hit_tokens": prompt / 2,
+        "rejected": 0.0,
+        "aborted": 0.0,
+        "e2e_seconds_sum": sum(r.token_times_s[-1] - r.sent_s - 0.001 for r in records),
+        "e2e_seconds_count": float(len(records)),
+        "ttft_seconds_sum": sum(r.token_times_s[0] - r.sent_s - 0.001 for r in records),
+        "ttft_seconds_count": float(len(records)),
+    }
     measurement = Measurement(
         workload_digest=workload.digest,
         spec_digest=workload.spec_digest,
@@ -113,14 +138,10 @@ def trial(
         extras=("return_token_ids", "ignore_eos"),
         identity_before=identity,
         identity_after=identity,
-        counters_before=zero,
-        counters_after={
-            "prompt_tokens": prompt,
-            "generation_tokens": generated,
-            "prefix_queries_tokens": prompt,
-            "prefix_hit_tokens": prompt / 2,
-        },
+        counters_before=dict.fromkeys(counted, 0.0),
+        counters_after=counted,
     )
+    summary = summarise(measurement, deployment.slo)
     return TrialEvidence(
         id=trial_id,
         seq=seq,
@@ -133,18 +154,26 @@ def trial(
         declared_sharing=sharing_bound(workload, records),
         environment="e" * 64,
         measurement=measurement,
-        evals=EvalResults("s" * 64, GreedyOutputs({f"p{i}": tuple(range(i, i + 16)) for i in range(8)})),
-        summary=summarise(measurement, deployment.slo),
+        evals=honest_evals(seq),
+        summary=summary,
+        recorded_summary=summary,
         load_factor=load_factor,
         block=block,
+        ready_s=2.0 + 0.01 * (seq % 5),
+        resources=RESOURCES,
+        began_at=started - 3,
+        recorded_at=started + 6 + measurement.window_s,
+        prompt_words=tuple(workload.prompt_words),
+        due_s=tuple(request.scheduled_s for request in workload.requests),
     )
 
 
 def with_measurement(t: TrialEvidence, deployment: Deployment, **changes: Any) -> TrialEvidence:
-    """The trial with a changed measurement and the summary that follows from it."""
+    """The trial with a changed measurement and the summary that follows from it, which its entry claims too."""
     assert t.measurement is not None
     measurement = replace(t.measurement, **changes)
-    return replace(t, measurement=measurement, summary=summarise(measurement, deployment.slo))
+    summary = summarise(measurement, deployment.slo)
+    return replace(t, measurement=measurement, summary=summary, recorded_summary=summary)
 
 
 Confirmation = Callable[..., Evidence]
@@ -183,14 +212,16 @@ def confirmation(deployment: Deployment) -> Confirmation:
             for number, slot in enumerate(plan.slots)
         )
         search = (trial("b1", standing, 7, ttft_s=0.8, role="baseline", seq=3, deployment=deployment),)
-        return Evidence(
+        evidence = Evidence(
             deployment=deployment,
             managed=frozenset({"max_num_seqs", "block_size", "num_threads", "dtype", "max_queue_len"}),
             space=SPACE,
             baseline=standing,
             workload_spec_digest=deployment.workload.digest,
             memory_bytes=8 << 30,
-            floors_ms={"ttft_ms": 5.0, "tpot_ms": 1.0},
+            floors_ms={"ttft_ms": 5.0, "tpot_ms": 1.0, "e2el_ms": 12.0},
+            roofline={"read_bytes_per_s": 1e10, "flops_per_s_bf16": 4e11, "flops_per_s_fp32": 2e11},
+            physics={"model": ModelFacts(13_000_000, 6_000_000, 500_000, 256, ((0, 4),)).to_json()},
             model_digest="m" * 64,
             candidate=proposed,
             memory_need_bytes=1 << 30,
@@ -200,5 +231,6 @@ def confirmation(deployment: Deployment) -> Confirmation:
             trials=trials,
             search=search,
         )
+        return with_proofs(evidence, trial)
 
     return build

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 from langgraph.runtime import Runtime
@@ -10,8 +11,10 @@ from langgraph.types import Command
 from agents.actions import Action, Finish, Inspect, Measure, Propose, Search, parse_action
 from agents.proposer import ProposerFailed, Usage
 from autotune.harness.ask import ask_search
+from autotune.harness.change import shown_of
 from autotune.harness.context import Context
 from autotune.harness.estimate import seconds_left, trials_affordable
+from autotune.harness.judging import judged
 from autotune.harness.state import State, update
 from autotune.harness.trials import Load, carry_out
 from autotune.harness.view import view_of
@@ -22,15 +25,12 @@ from verifiers.digest import verifiers_digest
 
 __all__ = ["decide", "judge_trial", "preflight", "trial"]
 
-MAX_TURNS = 60
-"Most decisions of a run: a proposer that only looks, or only repeats itself, ends here."
-
 
 def decide(state: State, runtime: Runtime[Context]) -> Command[Literal["decide", "preflight", "plan"]]:
     """Ask the proposer for one typed action, unless the search still has trials to spend or the budget is spent."""
     context = runtime.context
     turn = state.turn + 1
-    if trials_affordable(context) == 0 or turn > MAX_TURNS:
+    if trials_affordable(context) == 0 or turn > context.effects.budget.turns:
         context.progress.note("exploration ends: its budget is spent")
         return Command(goto="plan")
     if state.queued:
@@ -38,7 +38,7 @@ def decide(state: State, runtime: Runtime[Context]) -> Command[Literal["decide",
     recorded = context.effects.once(f"action:{turn}", "action", lambda: _ask_proposer(context), spends=True)
     action = parse_action(recorded["action"])
     if isinstance(action, Finish):
-        context.progress.note(f"exploration ends: {action.reason}")
+        context.progress.note(f"exploration ends: {shown_of(context.ledger, action.reason)}")
         return Command(goto="plan")
     if isinstance(action, Search):
         return Command(goto="decide", update=update(turn=turn, queued=action.trials))
@@ -122,8 +122,14 @@ def _preflight(context: Context, proposal: Proposal, repeats: bool) -> dict[str,
         need = context.target.memory(candidate).total_bytes
     except KnobError as refusal:
         unfit = str(refusal)
-    judgement = judge("preflight", evidence.proposing(candidate, need, unfit=unfit))
-    return {"proposal": proposal.to_json(), **judgement.to_json()}
+    proposed = replace(evidence.proposing(candidate, need, unfit=unfit), patch=proposal.patch)
+    judgement = judge("preflight", proposed)
+    return {
+        "proposal": proposal.to_json(),
+        "memory_need_bytes": need,
+        "unfit": unfit,
+        **judgement.to_json(),
+    }
 
 
 def trial(state: State, runtime: Runtime[Context]) -> Command[Literal["judge_trial"]]:
@@ -159,4 +165,5 @@ def _judge_trial(context: Context, trial_id: str) -> dict[str, Any]:
     mine = tuple(t for t in evidence.search if t.id == trial_id)
     if mine[0].measurement is None:
         return {"trial": trial_id, "verdicts": [], "status": "ERROR", "score": 0.0}
-    return {"trial": trial_id, **judge("trial", evidence.about(mine)).to_json()}
+    found = judged(context, "trial", lambda evidence: evidence.about(t for t in evidence.search if t.id == trial_id))
+    return {"trial": trial_id, **found.to_json()}

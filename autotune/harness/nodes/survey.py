@@ -9,14 +9,14 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from autotune.harness.context import Context
-from autotune.harness.estimate import seconds_left
+from autotune.harness.estimate import confirm_launches, seconds_left
+from autotune.harness.judging import judged
 from autotune.harness.state import State, update
 from autotune.harness.trials import Load, carry_out
 from tools.errors import UserError
 from tools.measure.floor import Floor
 from tools.proposal import Proposal
 from tools.targets.target import LaunchFailed
-from verifiers import gather, judge
 
 __all__ = ["baseline", "calibrate", "survey_budget"]
 
@@ -75,9 +75,8 @@ def baseline(state: State, runtime: Runtime[Context]) -> Command[Literal["baseli
 
 
 def _judge(context: Context, trial_id: str) -> dict[str, Any]:
-    evidence = gather(context.ledger)
-    mine = evidence.about(t for t in evidence.search if t.id == trial_id)
-    return {"trial": trial_id, **judge("trial", mine).to_json()}
+    found = judged(context, "trial", lambda evidence: evidence.about(t for t in evidence.search if t.id == trial_id))
+    return {"trial": trial_id, **found.to_json()}
 
 
 def _baseline_failed(context: Context, kind: str, message: str, log: Path) -> UserError:
@@ -97,17 +96,17 @@ def survey_budget(state: State, runtime: Runtime[Context]) -> Command[Literal["d
     context = runtime.context
     foreseen = context.effects.once("budget", "budget", lambda: _foresee(context))
     context.progress.note(
-        f"budget: up to {foreseen['trials']} trials, then {foreseen['confirm_launches']} launches to confirm; "
+        f"budget: up to {foreseen['trials']} trials, then at most {foreseen['confirm_launches']} launches to confirm; "
         f"about {foreseen['seconds'] / 60:.0f} min more, stopped at {foreseen['wall_s'] / 60:.0f} min"
     )
     return Command(goto="decide")
 
 
 def _foresee(context: Context) -> dict[str, Any]:
-    budget, acceptance = context.effects.budget, context.file.deployment.acceptance
+    budget = context.effects.budget
     return {
         "trials": budget.trials,
-        "confirm_launches": 2 * acceptance.trials_per_arm,
+        "confirm_launches": confirm_launches(context)[1],
         "seconds": min(budget.wall_s, seconds_left(context) or 0.0),
         "wall_s": budget.wall_s,
     }
