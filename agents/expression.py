@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from jinja2 import StrictUndefined, nodes
 from jinja2.environment import TemplateExpression
@@ -38,6 +38,12 @@ _GRAMMAR = (
 """No powers, filters, subscripts or lists: nothing that could run long or reach further."""
 
 _ENVIRONMENT = ImmutableSandboxedEnvironment(undefined=StrictUndefined)
+
+
+@cache
+def _compiled(source: str) -> TemplateExpression:
+    """Jinja compiles to Python, which takes longer than working it out a hundred times."""
+    return _ENVIRONMENT.compile_expression(source, undefined_to_none=False)
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,7 @@ class Expression:
 
     @cached_property
     def _compiled(self) -> TemplateExpression:
-        return _ENVIRONMENT.compile_expression(self.source, undefined_to_none=False)
+        return _compiled(self.source)
 
     @cached_property
     def _tree(self) -> nodes.Template:

@@ -15,6 +15,9 @@ from autotune.commands.bench import bench
 from autotune.commands.calibrate import calibrate
 from autotune.commands.capacity import capacity
 from autotune.commands.convert import convert
+from autotune.commands.eval import eval_group
+from autotune.commands.gauntlet import gauntlet
+from autotune.commands.reproduce import reproduce
 from autotune.commands.workload import workload
 from tools.errors import UserError
 
@@ -36,6 +39,7 @@ app = typer.Typer(
 models = typer.Typer(help="Models on this machine.", no_args_is_help=True)
 app.add_typer(models, name="models")
 app.add_typer(workload, name="workload")
+app.add_typer(eval_group, name="eval")
 
 DeploymentArg = Annotated[Path, typer.Argument(metavar="DEPLOYMENT", help="A deployment.yaml inside a git repository.")]
 RunArg = Annotated[str, typer.Argument(metavar="[RUN]", help="A run's id or folder; the latest by default.")]
@@ -166,7 +170,7 @@ def verify(run: RunArg = "latest", runs: Runs = Path("runs"), as_json: Json = Fa
     raise typer.Exit(0 if found.holds else 2)
 
 
-for _command in (bench, calibrate, capacity, convert):
+for _command in (bench, calibrate, capacity, convert, gauntlet, reproduce):
     app.command()(_command)
 
 
