@@ -24,6 +24,8 @@ __all__ = ["Process", "play"]
 _TIMERS = ("ttft_seconds_sum", "ttft_seconds_count", "e2e_seconds_sum", "e2e_seconds_count")
 _LOADING_SHARE = 0.7
 "Of the time to ready: when the engine says it has started, after its process and before it answers."
+_APART_S = 1e-7
+"Between the sends of one launch and the next: no two loads are alike in every moment, not even without noise."
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def play(
     """
     if workload.spec.has_turns:
         raise UserError("a replay has single requests: expected a workload without turns")
-    served = _records(surface, cell, workload, luck, speed, process.ready_at)
+    served = _records(surface, cell, workload, luck, speed, process)
     window_s = max(record.end_s for record in served)
     client = ClientHealth.of(served, cpu_s=cell.cpu_share * window_s, wall_s=window_s)
     identity = _identity(surface, config, knobs, process)
@@ -79,17 +81,18 @@ def play(
 
 
 def _records(
-    surface: Surface, cell: Cell, workload: Workload, luck: Luck, speed: float, started_at: float
+    surface: Surface, cell: Cell, workload: Workload, luck: Luck, speed: float, process: Process
 ) -> tuple[RequestRecord, ...]:
     arrivals = workload.spec.arrivals
     free_s = [0.0] * arrivals.concurrency if arrivals.kind == "closed" else []
     last_first_s = 0.0
+    own_s = process.pid % 1000 * _APART_S
     records = []
     for number, request in enumerate(workload.requests):
         recorded = cell.requests[number % len(cell.requests)]
         jitter = luck.jitter[number % len(luck.jitter)]
         due_s = heapq.heappop(free_s) if free_s else request.scheduled_s or 0.0
-        sent_s = due_s + recorded.lag_s
+        sent_s = due_s + recorded.lag_s + own_s
         slower = luck.wait * jitter / speed
         least_s = sent_s + cell.least_first_s * slower
         turn_s = cell.turns_s[number % len(cell.requests)] * slower
@@ -102,7 +105,7 @@ def _records(
         end_s = times[-1] + recorded.tail_s
         if arrivals.kind == "closed":
             heapq.heappush(free_s, end_s)
-        heard_at = started_at + first_s
+        heard_at = process.ready_at + first_s
         prompt_tokens = workload.prompt_words[number] + surface.template_tokens
         records.append(
             RequestRecord(

@@ -258,9 +258,7 @@ def test_one_launch_measured_over_and_over_is_one_observation(confirmation: Conf
     served = with_measurement(evidence.trials[3], evidence.deployment, identity_before=first.identity_before)
     told = replication_launches.verify(evidence.about((*evidence.trials[:3], served, *evidence.trials[4:])))
     assert told.status == "FAIL" and "one launch isn't two" in told.sentence
-    copied = with_measurement(
-        evidence.trials[3], evidence.deployment, started_at=first.started_at, window_s=first.window_s
-    )
+    copied = with_measurement(evidence.trials[3], evidence.deployment, records=first.records)
     told = replication_launches.verify(evidence.about((*evidence.trials[:3], copied, *evidence.trials[4:])))
     assert told.status == "FAIL" and "over again" in told.sentence
     nameless = with_measurement(evidence.trials[3], evidence.deployment, identity_before=None)

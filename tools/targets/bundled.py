@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import sys
 import time
@@ -141,7 +142,7 @@ class BundledTarget:
             name = _COUNTERS.get(sample.name)
             if sample.name == "engine_request_success_total":
                 name = "aborted" if sample.labels.get("finished_reason") == "abort" else "requests"
-            if name:
+            if name and math.isfinite(sample.value):  # a counter that isn't a number is as good as absent
                 counters[name] = counters.get(name, 0.0) + sample.value
         return counters
 

@@ -15,7 +15,7 @@ def verify(evidence: Evidence) -> Verdict:
     if not trials:
         return error(RULE, "no launch of a confirmation was recorded")
     processes: dict[tuple[int | None, float | None], str] = {}
-    stamps: dict[tuple[float, float], str] = {}
+    heard: dict[tuple[tuple[float, float], ...], str] = {}
     for trial in trials:
         measurement = trial.measurement
         if measurement is None:
@@ -28,10 +28,11 @@ def verify(evidence: Evidence) -> Verdict:
             return failed(
                 RULE, f"{trial.id} was served by the process of {processes[process]}: one launch isn't two", *trials
             )
-        stamp = (measurement.started_at, measurement.window_s)
-        if stamp in stamps:
-            return failed(RULE, f"{trial.id} is the measurement of {stamps[stamp]} over again", *trials)
-        processes[process] = stamps[stamp] = trial.id
+        # No two loads are alike in every moment to the last digit, whatever stands around them.
+        moments = tuple((record.sent_s, record.end_s) for record in measurement.records)
+        if moments in heard:
+            return failed(RULE, f"{trial.id} is the measurement of {heard[moments]} over again", *trials)
+        processes[process] = heard[moments] = trial.id
     if not processes:
         return error(RULE, "no launch was measured", *trials)
     return passed(RULE, f"{len(processes)} measurements from {len(processes)} server processes", *trials)
