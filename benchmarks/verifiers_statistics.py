@@ -82,7 +82,7 @@ def heavy(spread: float) -> Noise:
     return Noise(f"heavy-tailed {spread:.1%}", spread, lambda random: random.standard_t(3, 4) * spread / math.sqrt(3))
 
 
-MADE_FOR = normal(0.06)
+MADE_FOR = normal(0.07)
 "The largest noise at which the default design keeps nearly all of its power for a 10 % gain."
 
 
@@ -152,7 +152,7 @@ def power(quick: bool) -> Row:
     count = 40 if quick else 400
     table: dict[str, dict[str, float]] = {}
     least = 1.0
-    for one in [*measured(), normal(0.05), MADE_FOR, normal(0.07), normal(0.10), heavy(0.05)]:
+    for one in [*measured(), normal(0.05), normal(0.06), MADE_FOR, normal(0.10), heavy(0.05)]:
         shares = {f"{truth:.0%}": played(one, truth, count, 3).accepted for truth in TRUTHS[1:]}
         told = foreseen_power(DESIGN.most_blocks, _log(0.10), _log(DESIGN.min_effect), one.spread, DESIGN.level)
         table[one.name] = {"noise": round(one.spread, 4), **shares, "foretold of 10%": round(told, 2)}

@@ -66,9 +66,9 @@ class Guardrail(_Strict):
 class Acceptance(_Strict):
     """The confirmation's design: it goes on, ABBA block by block, until the answer is clear."""
 
-    trials_per_arm: int = Field(default=20, ge=4, le=40, multiple_of=2)
+    trials_per_arm: int = Field(default=28, ge=4, le=40, multiple_of=2)
     "Most launches of each arm, in whole blocks of two; a clear answer takes fewer. At least as many as alpha needs."
-    alpha: float = Field(default=0.01, gt=0, lt=0.5)
+    alpha: float = Field(default=0.006, gt=0, lt=0.5)
     "Most probability of accepting what is no better, over all looks and all attempts of a day together."
 
 

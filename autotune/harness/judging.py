@@ -28,7 +28,7 @@ def judged(
     """
     first = judge(stage, about(gather(context.ledger)), without=without)
     refusal = first.refusal
-    if refusal is None or refusal.status != "FAIL" or not refusal.rule.startswith(_PHYSICS):
+    if refusal is None or refusal.status == "ERROR" or not refusal.rule.startswith(_PHYSICS):
         return first
     number = len(context.ledger.of_kind("peak")) + 1
     context.progress.note(f"{refusal.sentence}; the machine's peak is measured again")

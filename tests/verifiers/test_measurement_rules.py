@@ -312,7 +312,7 @@ LIES: dict[str, list[tuple[str, str, Callable[[Evidence], Evidence]]]] = {
     ],
     "physics.floor": [
         ("FAIL", "the roofline's floor is 5000.00", lambda e: floors(e, ttft_ms=5000.0)),
-        ("FAIL", "claims a median tpot_ms of 10.00, the roofline's floor is 10.50", lambda e: floors(e, tpot_ms=10.5)),
+        ("INCONCLUSIVE", "median tpot_ms of 10.00, the roofline's floor is 10.50", lambda e: floors(e, tpot_ms=10.5)),
         ("FAIL", "claims a median e2el_ms", lambda e: each_record(floors(e, tpot_ms=9.99), lambda r: hurried(r))),
         ("ERROR", "roofline is unknown", lambda e: replace(e, floors_ms={})),
         ("ERROR", "roofline is unknown", lambda e: replace(e, floors_ms={"ttft_ms": 1.0})),

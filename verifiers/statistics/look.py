@@ -20,7 +20,7 @@ Decision = Literal["go_on", "accept", "reject", "exhausted"]
 """accept: better beyond chance and by enough, and no guardrail is in doubt. reject: even the favourable end of the
 interval is below the least effect, or a guardrail is broken. exhausted: neither, and what is left can't settle it."""
 
-FUTILE = 0.05
+FUTILE = 0.1
 "Most probability of giving up, at any look, on a gain as large as the plan looks for."
 TAIL = 0.05
 "With which the ratio's interval may miss the truth at either end."
