@@ -41,7 +41,7 @@ def verify(evidence: Evidence) -> Verdict:
             if seconds is None or not count or not seen:
                 return error(RULE, f"the server of trial {trial.id} doesn't time its requests to {what}", trial)
             server_s, client_s = seconds / count, fmean(seen)
-            told = f"{what} the server's mean is {server_s:.3f} s, the client's {client_s:.3f} s"
+            told = f"to {what} the server's mean is {server_s:.3f} s, the client's {client_s:.3f} s"
             if _apart(server_s, client_s):
                 return failed(RULE, f"trial {trial.id}: {told}", trial)
     return passed(RULE, f"client, server and harness agree on the time; {told}", *evidence.trials)
