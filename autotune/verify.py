@@ -17,6 +17,7 @@ from tools.manifests.yaml_file import YamlFile
 from tools.repo import file_at
 from verifiers import Evidence, gather, judge
 from verifiers.digest import verifiers_digest
+from verifiers.gate import MALFORMED
 
 __all__ = ["Verification", "verify_run"]
 
@@ -59,7 +60,7 @@ def verify_run(run: RunDir) -> Verification:
     ledger = Ledger.read(run.ledger)
     try:
         return _verified(run, ledger)
-    except (UserError, LookupError, TypeError, ValueError, AssertionError) as error:
+    except (UserError, *MALFORMED) as error:
         # Each line is what it says it is, and together they make no run: written by something else than a harness.
         nonsense = f"the record makes no sense as a whole: {type(error).__name__}: {error}"
         return Verification(run.id, (nonsense, *anchor_of(run, ledger).problems), (), "none", anchored=False)

@@ -9,11 +9,14 @@ from typing import Any
 from verifiers.catalogue import STAGES
 from verifiers.digest import verifiers_digest
 from verifiers.evidence import Evidence
-from verifiers.rule import Stage
+from verifiers.rule import Rule, Stage
 from verifiers.score import score
-from verifiers.verdict import Status, Verdict
+from verifiers.verdict import Status, Verdict, error
 
-__all__ = ["Judgement", "judge"]
+__all__ = ["MALFORMED", "Judgement", "judge"]
+
+MALFORMED = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+"""What evidence brings about that isn't of the shape in which the harness writes it: a forged record's, say."""
 
 _SEVERITY: tuple[Status, ...] = ("FAIL", "ERROR", "INCONCLUSIVE", "PASS")
 
@@ -60,10 +63,18 @@ def judge(
     for rule in STAGES[stage]:
         if rule.id in without:
             continue
-        verdicts.append(rule.verify(evidence))
+        verdicts.append(_asked(rule, evidence))
         if verdicts[-1].status == "FAIL" and not exhaustive:
             break
     given = {verdict.status for verdict in verdicts}
     status: Status = next((worst for worst in _SEVERITY if worst in given), "PASS")
     scored = stage == "confirm" and status == "PASS"
     return Judgement(tuple(verdicts), status, score(evidence) if scored else 0.0, verifiers_digest())
+
+
+def _asked(rule: Rule, evidence: Evidence) -> Verdict:
+    """The rule's verdict; ERROR where the evidence is of a shape that it can't be asked about."""
+    try:
+        return rule.verify(evidence)
+    except MALFORMED as odd:
+        return error(rule.id, f"the evidence isn't as the harness writes it ({type(odd).__name__}: {odd})")

@@ -9,12 +9,21 @@ from pathlib import Path
 from autotune.harness import Budget, Options, Silent, start
 from autotune.harness.prepare import LlmOptions
 from autotune.report import read_facts
+from autotune.report_card.scenario import Scenario
+from autotune.report_card.stage import laboratory_of, set_up
 from autotune.verify import verify_run
 from tests.agents.scripted_openai import Reply, ScriptedOpenAI, reply
 from tests.autotune.conftest import git
 from tools.ledger import Ledger
 
 SEATS = {"action": {"kind": "propose", "patch": {"max_num_seqs": 32}, "hypothesis": "+900 % <b>guaranteed</b> | `rm`"}}
+POOR = {
+    "max_num_seqs": 1,
+    "max_num_batched_tokens": 256,
+    "enable_prefix_caching": False,
+    "num_threads": 1,
+    "kv_cache_tokens": 16384,
+}
 FORBIDDEN = {"action": {"kind": "propose", "patch": {"max_queue_len": 1}, "hypothesis": "shed the slow ones"}}
 FINISH = {"action": {"kind": "finish", "reason": "seats were the fault"}}
 
@@ -51,14 +60,14 @@ def test_an_llm_that_also_misbehaves_ends_at_a_verified_config(make_repo: Callab
     )
 
 
-def test_an_llm_that_is_broken_for_good_leaves_the_job_to_the_search(
-    make_repo: Callable[..., Path], tmp_path: Path
-) -> None:
-    deployment = make_repo()
+def test_an_llm_that_is_broken_for_good_leaves_the_job_to_the_search(tmp_path: Path) -> None:
+    """On a replay: what is measured isn't the question here."""
+    scenario = Scenario(id="x01", about="", start=POOR, slo={"ttft_ms": {"p95": 20000}}, right="improve")
+    deployment, laboratory = set_up(scenario, tmp_path / "repository"), laboratory_of(scenario, seed=7)
     with ScriptedOpenAI(then=reply("I would rather chat.")) as server:
         llm = LlmOptions(server.base_url, "scripted")
         options = Options("llm", llm, Budget(wall_s=600, trials=2), commit=False)
-        outcome = start(deployment, tmp_path / "runs", options, Silent())
+        outcome = start(deployment, tmp_path / "runs", options, Silent(), laboratory=laboratory, clock=laboratory.clock)
         asked = len(server.requests)
     assert outcome.exit_code in (0, 2, 3)
     assert asked == 3  # one answer and two repairs, then never again

@@ -9,6 +9,7 @@ from tests.verifiers.conftest import SPACE, Confirmation, with_measurement
 from tools.deployment import Deployment
 from tools.evals.agreement import GreedyOutputs
 from tools.evals.results import EvalResults
+from tools.ledger import GENESIS, Entry
 from tools.measure import Measurement
 from verifiers import STAGES, Evidence, judge
 from verifiers.rules.effect import guardrails_kept, improvement_primary, slo_kept
@@ -162,3 +163,10 @@ def test_missing_evidence_is_never_a_pass(confirmation: Confirmation) -> None:
 
 
 # soundness
+
+
+def test_a_record_of_another_shape_is_an_error_and_no_traceback(confirmation: Confirmation) -> None:
+    odd = Entry.seal(0, 0.0, "action", None, {"action": {"kind": "finish", "reason": ""}, "transcript": ["x"]}, GENESIS)
+    judgement = judge("publish", replace(confirmation(), entries=(odd,)), exhaustive=True)
+    told = next(verdict for verdict in judgement.verdicts if verdict.rule == "loop.actions_typed")
+    assert told.status == "ERROR" and "isn't as the harness writes it" in told.sentence
