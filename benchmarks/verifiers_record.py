@@ -32,7 +32,7 @@ TURNS = 200
 
 def forgery(quick: bool) -> Row:
     """Each kind of forgery of one real record, at many drawn places."""
-    times = 15 if quick else 300
+    times = 15 if quick else 100
     with _service() as service:
         outcome = _tuned(service, Fixed(GOOD, "seats for the load"))
         honest = verify_run(outcome.run)
