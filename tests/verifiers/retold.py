@@ -210,6 +210,3 @@ def set_by_hand(evidence: Evidence, **knobs: Any) -> Evidence:
     """Asked for with these knobs too; the server still runs with what it had."""
     config = evidence.trials[0].config.patched(knobs)
     return retold(altered(evidence, config_digest=config.digest), config=config)
-
-
-# What isn't a lie
