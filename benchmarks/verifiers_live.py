@@ -7,6 +7,7 @@ seats instead of 4 then take 4/5 of the time. That is the planted gain of about 
 from __future__ import annotations
 
 import math
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -88,6 +89,7 @@ class _Bench:
             if found.decision != "go_on":
                 break
         self.blocks += measured
+        print(f"{name}: {found.decision} after {found.blocks} blocks, x{found.ratio:.3f}", file=sys.stderr, flush=True)
         return found
 
     def told(self, ends: list[Look]) -> Row:
