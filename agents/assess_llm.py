@@ -6,7 +6,6 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-import openai
 from jinja2 import PackageLoader, StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -28,9 +27,7 @@ class AssessLlm:
     def __init__(self, settings: LlmSettings) -> None:
         """Raises UserError where the key isn't set."""
         self._settings = settings
-        self._client = openai.OpenAI(
-            api_key=settings.api_key(), base_url=settings.base_url, timeout=settings.timeout_s, max_retries=2
-        )
+        self._client = settings.client()
         self._wire = Wire()
 
     @property

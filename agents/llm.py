@@ -23,6 +23,8 @@ from tools.targets.knobs import Knob
 
 __all__ = ["Llm", "LlmSettings"]
 
+_RETRIES = 2
+"Of one HTTP call, by the client; nobody else tries again."
 _REPAIRS = 2
 _INSPECTIONS = 2
 _ANSWER_CHARS = 2000
@@ -55,6 +57,12 @@ class LlmSettings(BaseModel):
             raise UserError(f"LLM: expected the API key in the environment variable {name}, found it unset; set it")
         return key
 
+    def client(self) -> openai.OpenAI:
+        """A client of the endpoint, to be closed by whoever asked for it. Raises UserError where the key isn't set."""
+        return openai.OpenAI(
+            api_key=self.api_key(), base_url=self.base_url, timeout=self.timeout_s, max_retries=_RETRIES
+        )
+
 
 class Llm:
     """Asks a model for one action. It keeps no memory between turns: the view is all there is to know."""
@@ -63,9 +71,7 @@ class Llm:
         """Raises UserError where the key isn't set."""
         self._settings = settings
         self._playbook = playbook
-        self._client = openai.OpenAI(
-            api_key=settings.api_key(), base_url=settings.base_url, timeout=settings.timeout_s, max_retries=2
-        )
+        self._client = settings.client()
         self._wire = Wire()
 
     @property

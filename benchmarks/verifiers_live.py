@@ -39,30 +39,32 @@ AA_GATES, GAIN_GATES = 20, 10
 def aa_live(quick: bool) -> Row:
     """Of 20 confirmations of a config against itself, how many are accepted."""
     gates = 1 if quick else AA_GATES
-    with _bench() as bench:
-        ends = [bench.gate(f"aa-{number}", SEATS, SEATS) for number in range(gates)]
-    accepted = sum(end.decision == "accept" for end in ends)
+    accepted, told = _gates("aa", gates, SEATS)
     return {
         "value": f"{accepted} of {gates} accepted",
         "goal": f"0 of {AA_GATES}",
         "ok": None if quick else accepted == 0,
-        **bench.told(ends),
+        **told,
     }
 
 
 def gains_live(quick: bool) -> Row:
     """Of 10 confirmations of a true gain of about 20 %, how many are accepted."""
     gates = 1 if quick else GAIN_GATES
-    with _bench() as bench:
-        ends = [bench.gate(f"gain-{number}", SEATS, MORE_SEATS) for number in range(gates)]
-    accepted = sum(end.decision == "accept" for end in ends)
+    accepted, told = _gates("gain", gates, MORE_SEATS)
     return {
         "value": f"{accepted} of {gates} accepted",
         "goal": f">= 9 of {GAIN_GATES}",
         "ok": None if quick else accepted >= 9,
-        "gain over all launches": round(1 - blocked_ratio(bench.blocks), 3),
-        **bench.told(ends),
+        **told,
     }
+
+
+def _gates(name: str, count: int, seats: int) -> tuple[int, Row]:
+    """How many of `count` confirmations of `seats` against SEATS are accepted, and how each ended."""
+    with _bench() as bench:
+        ends = [bench.gate(f"{name}-{number}", SEATS, seats) for number in range(count)]
+    return sum(end.decision == "accept" for end in ends), bench.told(ends)
 
 
 @dataclass
@@ -97,6 +99,7 @@ class _Bench:
         return {
             "decisions": [f"{end.decision} after {end.blocks} blocks" for end in ends],
             "launches": 4 * len(self.blocks),
+            "gain over all launches": round(1 - blocked_ratio(self.blocks), 3),
             "noise from launch to launch": round(spread, 4),
         }
 

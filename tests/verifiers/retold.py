@@ -196,6 +196,12 @@ def faster(evidence: Evidence, times: float) -> Evidence:
     return each_record(evidence, quick)
 
 
+def lacking(record: RequestRecord, field: str) -> RequestRecord:
+    """The record with nothing where its type promises something, as a forged one may have it."""
+    nothing: dict[str, Any] = {field: None}
+    return replace(record, **nothing)
+
+
 def unfollowed(evidence: Evidence, tell: Tell) -> Evidence:
     """Records that no summary follows from."""
     records = (tell(measured(evidence).records[0]), *measured(evidence).records[1:])

@@ -27,6 +27,7 @@ from tests.verifiers.retold import (
     floors,
     held_back,
     hurried,
+    lacking,
     measured,
     natural,
     rejecting,
@@ -303,7 +304,7 @@ LIES: dict[str, list[tuple[str, str, Callable[[Evidence], Evidence]]]] = {
         ),
         ("ERROR", "end_s = nan", lambda e: unfollowed(e, lambda r: replace(r, end_s=math.nan))),
         ("ERROR", "token_times_s = inf", lambda e: unfollowed(e, lambda r: replace(r, token_times_s=(math.inf,)))),
-        ("ERROR", "sent_s = None", lambda e: unfollowed(e, lambda r: replace(r, sent_s=None))),  # type: ignore[arg-type]
+        ("ERROR", "sent_s = None", lambda e: unfollowed(e, lambda r: lacking(r, "sent_s"))),
         (
             "ERROR",
             "mean_ttft_ms is nan",

@@ -25,6 +25,7 @@ __all__ = [
     "everywhere",
     "identified",
     "named",
+    "reidentified",
     "with_change",
     "with_data",
     "with_entries",
@@ -132,16 +133,23 @@ def identified(
 ) -> Evidence:
     """Other fields of the identities that were read before and after the load."""
 
-    def told(identity: Identity | None, fields: Mapping[str, Any] | None) -> Identity | None:
-        return replace(identity, **fields) if identity is not None and fields else identity
+    def other(fields: Mapping[str, Any] | None) -> Callable[[Identity], Identity]:
+        return lambda identity: replace(identity, **(fields or {}))
 
-    return with_measurement(
-        evidence,
-        which,
-        lambda m: replace(
-            m, identity_before=told(m.identity_before, before), identity_after=told(m.identity_after, after)
-        ),
-    )
+    return reidentified(evidence, which, before=other(before), after=other(after))
+
+
+def reidentified(
+    evidence: Evidence, which: Which, *, before: Callable[[Identity], Identity], after: Callable[[Identity], Identity]
+) -> Evidence:
+    """The identities that were read before and after the load, edited."""
+
+    def edited(measurement: Measurement) -> Measurement:
+        first, last = measurement.identity_before, measurement.identity_after
+        assert first is not None and last is not None
+        return replace(measurement, identity_before=before(first), identity_after=after(last))
+
+    return with_measurement(evidence, which, edited)
 
 
 def with_evals(evidence: Evidence, which: Which, edit: Callable[[EvalResults], EvalResults]) -> Evidence:

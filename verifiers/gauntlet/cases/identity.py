@@ -9,7 +9,7 @@ from tools.measure.measurement import Measurement
 from tools.targets.target import Identity
 from verifiers.evidence import Evidence
 from verifiers.gauntlet.case import Case
-from verifiers.gauntlet.edit import candidates, identified, named, with_measurement
+from verifiers.gauntlet.edit import candidates, identified, named, reidentified, with_measurement
 from verifiers.gauntlet.honest import usual
 
 __all__ = ["CASES"]
@@ -47,26 +47,17 @@ def _effective(**values: int) -> Evidence:
         config = {**identity.config, **values}
         return replace(identity, config=config, config_digest=digest(config))
 
-    return with_measurement(
-        usual(),
-        candidates,
-        lambda m: replace(m, identity_before=told(m.identity_before), identity_after=told(m.identity_after)),
-    )
+    return reidentified(usual(), candidates, before=told, after=told)
 
 
 def _silent() -> Evidence:
     """The candidate's server doesn't say what it made of the knob."""
 
-    def told(identity: Identity | None) -> Identity | None:
-        assert identity is not None
+    def told(identity: Identity) -> Identity:
         config = {name: value for name, value in identity.config.items() if name != "max_num_seqs"}
         return replace(identity, config=config, config_digest=digest(config))
 
-    return with_measurement(
-        usual(),
-        candidates,
-        lambda m: replace(m, identity_before=told(m.identity_before), identity_after=told(m.identity_after)),
-    )
+    return reidentified(usual(), candidates, before=told, after=told)
 
 
 def _two_words() -> Evidence:
@@ -78,15 +69,10 @@ def _two_words() -> Evidence:
 def _older_process() -> Evidence:
     """The server says that it started just now; the operating system has known the process for an hour."""
 
-    def told(identity: Identity | None) -> Identity | None:
-        assert identity is not None
+    def told(identity: Identity) -> Identity:
         return replace(identity, process_started_at=identity.process_started_at - 3600)
 
-    return with_measurement(
-        usual(),
-        candidates,
-        lambda m: replace(m, identity_before=told(m.identity_before), identity_after=told(m.identity_after)),
-    )
+    return reidentified(usual(), candidates, before=told, after=told)
 
 
 def _smaller_model() -> Evidence:

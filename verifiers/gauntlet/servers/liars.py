@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import formatdate
@@ -84,7 +85,7 @@ class _Holder(Engine):
         return response
 
 
-class _Failing(Engine):
+class _Failing(Engine, ABC):
     """One answer in five is nothing of the kind; subclasses say what it is."""
 
     def __init__(self, setup: Setup) -> None:
@@ -95,8 +96,9 @@ class _Failing(Engine):
         self.asked += 1
         return await (super().streamed(answering) if self.asked % 5 else self.instead(answering))
 
+    @abstractmethod
     async def instead(self, answering: Answering) -> web.StreamResponse:
-        raise NotImplementedError
+        """What is sent in an answer's place."""
 
 
 class _Eager(_Failing):
