@@ -42,8 +42,7 @@ def _restarted() -> Evidence:
 def _effective(**values: int) -> Evidence:
     """The candidate's server states another value than was asked for, and states it everywhere."""
 
-    def told(identity: Identity | None) -> Identity | None:
-        assert identity is not None
+    def told(identity: Identity) -> Identity:
         config = {**identity.config, **values}
         return replace(identity, config=config, config_digest=digest(config))
 
