@@ -11,10 +11,12 @@ from typing import Any, Literal
 from autotune.committed_change import CommittedChange, committed_change
 from autotune.harness import Budget, Options, Outcome, Progress, RunDir, start
 from autotune.harness.laboratory import Laboratory
+from autotune.harness.outcome import candidate_failed
 from autotune.harness.prepare import Again
 from autotune.verify import verify_run
 from tools.ledger import Ledger, LedgerView
 from verifiers import Evidence, Judgement, gather
+from verifiers.faults import HARNESS_FAULTS
 from verifiers.looking import blocks_of
 from verifiers.statistics.blocked import blocked_ratio
 
@@ -114,14 +116,14 @@ def _original(change: CommittedChange, runs: Path) -> RunDir | None:
 def _said(outcome: Outcome, ledger: LedgerView) -> tuple[Answer, str]:
     verdict = ledger.find("verdict")
     if outcome.decision == "stopped":
-        return "stopped", f"before the end; what was measured is kept, go on with: autotune resume {outcome.run.path}"
+        return "stopped", outcome.sentence
     if verdict is None:
         return _never_confirmed(ledger)
     judgement = Judgement.from_json(verdict.data)
     if judgement.refusal is None:
         return "holds", "every verifier of the confirmation passes again"
     told = f"{judgement.refusal.rule}: {judgement.refusal.sentence}"
-    return ("doesn't hold" if judgement.status == "FAIL" else "can't tell"), told
+    return ("doesn't hold" if judgement.status == "FAIL" or candidate_failed(ledger) else "can't tell"), told
 
 
 def _never_confirmed(ledger: LedgerView) -> tuple[Answer, str]:
@@ -133,7 +135,8 @@ def _never_confirmed(ledger: LedgerView) -> tuple[Answer, str]:
     for entry in ledger.of_kind("trial"):
         if entry.data["role"] == "search" and entry.data["failure"]:
             failure = entry.data["failure"]
-            return "doesn't hold", f"the committed config doesn't run here ({failure['kind']}): {failure['message']}"
+            told = f"the committed config doesn't run here ({failure['kind']}): {failure['message']}"
+            return ("can't tell" if failure["kind"] in HARNESS_FAULTS else "doesn't hold"), told
     finalist = ledger.find("finalist")
     return "can't tell", finalist.data["why"] if finalist else "it wasn't measured within the budget"
 

@@ -25,6 +25,7 @@ from verifiers.statistics.blocked import aligned_rank_p, blocked_ratio
 from verifiers.statistics.blocks import BlockValues
 from verifiers.statistics.foresight import foreseen_power, least_blocks, log_gain
 from verifiers.statistics.look import Design, look
+from verifiers.statistics.rail import LEVEL, rail
 from verifiers.statistics.wager import wealth
 
 __all__ = ["SLOW", "aa_simulated", "power", "trials_saved"]
@@ -35,6 +36,8 @@ SLOW = ("aa_simulated", "power", "trials_saved")
 RECORDED = Path(__file__).parent / "data" / "launch_noise.json"
 TRUTHS = (0.0, 0.05, 0.10, 0.20)
 SHARE = 0.60
+MARGIN = 0.05
+"Of the guardrails that are simulated."
 ACCEPTANCE = Acceptance()
 DESIGN = Design(
     lower_is_better=True,
@@ -129,21 +132,39 @@ def stubborn(noise: Noise, count: int, seed: int) -> int:
     return won
 
 
+def guarded(noise: Noise, worse: float, margin: float, looks: Sequence[int], count: int, seed: int) -> tuple[int, int]:
+    """How many guardrails are shown to be kept, and how many to be broken, at any of the looks (after so many blocks),
+    where the candidate is `worse` by that share."""
+    random = np.random.default_rng([seed, round(1000 * worse)])
+    kept = broken = 0
+    for _ in range(count):
+        blocks = [_block(noise, -worse, random) for _ in range(max(looks))]
+        found = [rail(blocks[:number], True, margin) for number in looks]
+        kept += any(one.kept for one in found)
+        broken += any(one.broken for one in found)
+    return kept, broken
+
+
 def aa_simulated(quick: bool) -> Row:
-    """Nulls accepted of 1,000, at the engine's own noise and at others: by the rule, and by the best stopping time."""
+    """Nulls accepted of 1,000, at the engine's own noise and at others: by the rule, and by the best stopping time; and
+    guardrails that lie at their margin, of as many, that someone who looks after every block once holds for settled."""
     count = 100 if quick else 1000
     noises = [*measured(), normal(0.02), normal(0.05), MADE_FOR, normal(0.10), heavy(0.05)]
     by_rule = {one.name: round(count * played(one, 0.0, count, 7).accepted) for one in noises}
     by_choice = {one.name: stubborn(one, count, 8) for one in noises}
     own = max(by_choice[one.name] for one in measured())
+    looks = range(1, DESIGN.most_blocks + 1)
+    rails = {one.name: guarded(one, MARGIN, MARGIN, looks, count, 9) for one in [*measured(), heavy(0.05)]}
+    most = LEVEL * count + 3 * math.sqrt(LEVEL * (1 - LEVEL) * count)
     return {
         "value": own,
-        "goal": "<= 4 of 1,000, any stopping time, at the measured noise",
-        "ok": None if quick else own <= 4,
+        "goal": "<= 4 of 1,000, any stopping time, at the measured noise; guardrails at their level",
+        "ok": None if quick else own <= 4 and max(max(ends) for ends in rails.values()) <= most,
         "gates": count,
         "level": DESIGN.level,
         "accepted by its own rule": by_rule,
         "accepted at the best stopping time": by_choice,
+        f"guardrails at their margin of {MARGIN:.0%} held for kept, for broken, at any look": rails,
     }
 
 
@@ -165,6 +186,10 @@ def power(quick: bool) -> Row:
         "gates each": count,
         "most launches": 4 * DESIGN.most_blocks,
         "accepted": table,
+        "guardrails of 5 % shown to be kept, nothing having changed, after 2, 3, 6 and 14 blocks": {
+            one.name: [round(guarded(one, 0.0, MARGIN, [looks], count, 4)[0] / count, 2) for looks in (2, 3, 6, 14)]
+            for one in measured()
+        },
     }
 
 

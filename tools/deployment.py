@@ -39,6 +39,9 @@ def _known_metric(name: str) -> str:
     raise ValueError(f"unknown metric {name!r}" + (f"; did you mean {' or '.join(near)}?" if near else ""))
 
 
+_BEST_AT_ZERO = ("failed", "timed_out", "stutter_share")
+
+
 class Objective(_Strict):
     """What better means: one metric, declared before anything is measured."""
 
@@ -47,6 +50,16 @@ class Objective(_Strict):
     "Least relative improvement worth a commit; 0.05 is 5 %."
 
     _metric = field_validator("metric")(_known_metric)
+
+    @field_validator("metric")
+    @classmethod
+    def _has_ratios(cls, metric: str) -> str:
+        if metric in _BEST_AT_ZERO:
+            raise ValueError(
+                f"{metric} is best at zero, where no gain is so many percent; make it a guardrail, and a latency such "
+                "as p99_itl_ms the objective"
+            )
+        return metric
 
     @property
     def lower_is_better(self) -> bool:
@@ -69,7 +82,8 @@ class Acceptance(_Strict):
     trials_per_arm: int = Field(default=28, ge=4, le=40, multiple_of=2)
     "Most launches of each arm, in whole blocks of two; a clear answer takes fewer. At least as many as alpha needs."
     alpha: float = Field(default=0.006, gt=0, lt=0.5)
-    "Most probability of accepting what is no better, over all looks and all attempts of a day together."
+    """Most probability of accepting what is no better, over all looks; a second confirmation of the same change within
+    a day has half of it, a third a third."""
 
 
 class Deployment(_Strict):

@@ -94,11 +94,13 @@ class Change:
     base_head: str
     "Commit on which the run began."
     current_head: str
-    "Commit that the base branch points to now."
+    "Commit that the checkout stands on now: what would be committed is built on it."
     message: str
     "The commit's whole message, trailers left out."
     prose: tuple[str, ...]
     "Every text by a proposer that people are shown: hypotheses, reasons."
+    current_object: str = ""
+    "Git's id of the file's content in `current_head`; empty where it isn't in it."
 
 
 @dataclass(frozen=True)

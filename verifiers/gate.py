@@ -56,7 +56,8 @@ def judge(
     """Ask a stage's questions in order, up to the first FAIL: a dearer question then has nothing left to decide.
 
     Args:
-        without: rule ids that aren't asked. Only the gauntlet leaves any out, to see what each one is for.
+        without: rule ids that aren't asked: by the harness before it pays for their proofs, by who
+            derives a record anew with later code, by the gauntlet to see what each is for. A verdict leaves none out.
         exhaustive: ask every question whatever the others said, as the gauntlet does.
     """
     verdicts: list[Verdict] = []

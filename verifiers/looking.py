@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tools.measure.summary import lower_is_better
 from verifiers.evidence import Evidence, TrialEvidence
 from verifiers.plan import Plan
-from verifiers.statistics.blocks import BlockValues
+from verifiers.statistics.blocks import BlockValues, paired
 from verifiers.statistics.look import Look, look
-from verifiers.statistics.rail import rail
+from verifiers.statistics.rail import GRAIN, Rail, rail
 
-__all__ = ["blocks_of", "look_after", "paired", "whole_blocks"]
+__all__ = ["blocks_of", "grain", "look_after", "paired", "rail_of", "whole_blocks"]
+
+_GRAINS = {
+    **dict.fromkeys(("completed", "failed", "timed_out"), 1.0),
+    **dict.fromkeys(("stutter_share", "slo_attainment", "prefix_hit_rate", "request_goodput"), 0.01),
+}
+"Of what is counted, a step: one request, one in a hundred of a share, one answer in a hundred seconds."
+
+
+def grain(metric: str) -> float:
+    """The smallest step of a metric that means anything, in its own unit; half of it is no worsening."""
+    return _GRAINS.get(metric, GRAIN)
 
 
 def whole_blocks(trials: Sequence[TrialEvidence]) -> tuple[tuple[TrialEvidence, ...], ...]:
@@ -22,18 +33,22 @@ def whole_blocks(trials: Sequence[TrialEvidence]) -> tuple[tuple[TrialEvidence, 
     return tuple(block for block in grouped if sorted(trial.arm for trial in block) == ["A", "A", "B", "B"])
 
 
-def paired(values: Sequence[tuple[str, float]]) -> BlockValues:
-    """A block of (arm, value), two of each arm."""
-    (a, b), (c, d) = ([value for arm, value in values if arm == wanted] for wanted in ("A", "B"))
-    return BlockValues((a, b), (c, d))
-
-
 def blocks_of(trials: Sequence[TrialEvidence], metric: str) -> list[BlockValues] | None:
     """The metric in every whole block, in its own unit; None where a launch lacks it or it isn't above zero."""
+    return _blocks(trials, metric, lambda value: 0 < value < math.inf)
+
+
+def rail_of(trials: Sequence[TrialEvidence], metric: str, margin: float) -> Rail | None:
+    """The metric against a margin, in every whole block, zeros included; None where a launch lacks it."""
+    blocks = _blocks(trials, metric, lambda value: 0 <= value < math.inf)
+    return None if blocks is None else rail(blocks, lower_is_better(metric), margin, grain(metric))
+
+
+def _blocks(trials: Sequence[TrialEvidence], metric: str, usable: Callable[[float], bool]) -> list[BlockValues] | None:
     found = []
     for block in whole_blocks(trials):
-        values = [(trial.arm, trial.summary.get(metric, 0.0)) for trial in block]
-        if not all(0 < value < math.inf for _, value in values):
+        values = [(trial.arm, trial.summary.get(metric, math.nan)) for trial in block]
+        if not all(usable(value) for _, value in values):
             return None
         found.append(paired(values))
     return found
@@ -52,7 +67,7 @@ def look_after(evidence: Evidence, plan: Plan, blocks: int | None = None) -> Loo
         return None
     rails = {}
     for metric, margin in sorted(plan.guardrails.items()):
-        guarded = blocks_of(trials, metric)
-        if guarded is not None:  # a guardrail that can't be told doesn't decide when to stop; its rule says so after
-            rails[metric] = rail(guarded, lower_is_better(metric), margin)
+        guarded = rail_of(trials, metric, margin)
+        if guarded is not None:  # no further launch could tell it either: its rule refuses it in the end
+            rails[metric] = guarded
     return look(values, plan.stopping, rails)

@@ -9,7 +9,10 @@ from typing import Any, Literal
 
 from tools.canonical import digest
 from tools.deployment import Acceptance, Deployment
+from tools.measure.arrivals import Closed
 from tools.measure.summary import lower_is_better
+from tools.measure.workload import WorkloadSpec
+from tools.service.load_spec import at_load
 from verifiers.statistics.foresight import foreseen_power, least_blocks, log_gain
 from verifiers.statistics.look import Design
 
@@ -17,7 +20,7 @@ __all__ = ["DESIGN", "LOOSEST", "Arm", "Block", "Plan", "Slot", "most_blocks"]
 
 Arm = Literal["A", "B"]
 
-DESIGN = "sequential-abba-1"
+DESIGN = "sequential-abba-2"
 "The stopping rule's name: another rule gets another one, so that a plan never means something new."
 
 LOOSEST = 0.1
@@ -71,7 +74,7 @@ class Plan:
     attempts: int = 0
     "Earlier confirmations of the same change within a day."
     level: float = 0.0
-    "What is left of alpha, or of the loosest level, for this attempt: Bonferroni over all of them."
+    "Of this attempt: alpha, or the loosest level, divided by how many there are with it. Of three, 1.83 alpha in all."
     target: float = 0.0
     "Relative gain that the plan is made to find."
     noise: float | None = None
@@ -98,7 +101,8 @@ class Plan:
         level = min(acceptance.alpha, LOOSEST) / (1 + attempts)
         count = most_blocks(acceptance, level)
         drawn = [int(digest([run, candidate_digest, "confirm", number])[:12], 16) for number in range(count)]
-        factors = (1.0, 0.8, 1.2) if drawn[0] % 2 else (1.0, 1.2, 0.8)
+        wanted = (1.0, 0.8, 1.2) if drawn[0] % 2 else (1.0, 1.2, 0.8)
+        factors = tuple(_offered(deployment.workload, factor) for factor in wanted)
         blocks = (
             Block("ABBA" if number % 2 == 0 else "BAAB", seed, factors[number % 3]) for number, seed in enumerate(drawn)
         )
@@ -148,3 +152,13 @@ class Plan:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Plan:
         return cls(**{**data, "blocks": tuple(Block(**block) for block in data["blocks"])})
+
+
+def _offered(workload: WorkloadSpec, factor: float) -> float:
+    """The load that asking for `factor` times the workload's gives: a burst has nothing to scale, seats are whole."""
+    asked = at_load(workload, factor)
+    if asked.digest == workload.digest:
+        return 1.0
+    if isinstance(asked.arrivals, Closed) and isinstance(workload.arrivals, Closed):
+        return asked.arrivals.concurrency / workload.arrivals.concurrency
+    return factor

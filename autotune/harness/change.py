@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +16,20 @@ from tools.deployment import parse_deployment
 from tools.errors import UserError
 from tools.ledger import Entry, LedgerView
 from tools.manifests.yaml_file import YamlFile
-from tools.repo import files_to_change, head_of
+from tools.repo import files_to_change, head_of, object_at
 from tools.targets.knobs import Config
 from verifiers import Change, Judgement, gather
 from verifiers.claims import cells_of, shown
-from verifiers.digest import verifiers_digest
+from verifiers.digest import digest_on_disk
 
-__all__ = ["change_of", "harness_now", "message_of", "prose_of", "shown_of"]
+__all__ = ["Texts", "change_of", "harness_now", "message_of", "prose_of", "shown_of", "texts_of"]
 
 
 def harness_now(context: Context) -> dict[str, Any]:
     """What judges, playbook, deployment and workload are now, read afresh from where they come from."""
     text = _current_text(context.file.path)
     return {
-        "verifiers_digest": verifiers_digest(),
+        "verifiers_digest": digest_on_disk(),
         "playbook_digest": _playbook_digest(context.file.deployment.playbook),
         "file_text": text,
         "workload_digest": _workload_digest(context.file.path, text),
@@ -65,25 +65,45 @@ def change_of(context: Context, verdict: Entry) -> dict[str, Any]:
     """
     plan, started = context.ledger.find("plan"), context.ledger.find("run.started")
     assert plan is not None and started is not None
-    before = started.data["file_text"]
+    texts = texts_of(context, plan.data["patch"])
     values = _changes(context.baseline, plan.data["patch"])
-    after = YamlFile.parse(context.file.path, before).splice(
-        {("config", name): new for name, (_, new) in values.items() if new is not None}
-    )
-    file, files = files_to_change(context.file.path, after)
+    file, files = files_to_change(context.file.path, texts.after)
+    head = head_of(context.file.path)
     change = Change(
         file=file,
         files=tuple(files),
-        before_text=before,
-        after_text=after,
-        reverted_text=Reversal.of(before, after).applied(after),
+        before_text=texts.before,
+        after_text=texts.after,
+        reverted_text=texts.reverted,
         current_text=_current_text(context.file.path),
         base_head=started.data["base"]["head"],
-        current_head=head_of(context.file.path),
+        current_head=head,
+        current_object=object_at(context.file.path, head),
         message=message_of(context.file.deployment.name, values, Judgement.from_json(verdict.data)),
         prose=prose_of(context.ledger),
     )
     return {**asdict(change), "files": list(change.files), "prose": list(change.prose)}
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The deployment's file as the run found it, as it would be committed, and with that taken back."""
+
+    before: str
+    after: str
+    reverted: str
+
+
+def texts_of(context: Context, patch: Mapping[str, Any]) -> Texts:
+    """What `patch` makes of the deployment's file, and what taking it back makes of that."""
+    started = context.ledger.find("run.started")
+    assert started is not None
+    before = started.data["file_text"]
+    values: dict[tuple[str, ...], Any] = {
+        ("config", n): new for n, (_, new) in _changes(context.baseline, patch).items() if new is not None
+    }
+    after = YamlFile.parse(context.file.path, before).splice(values)
+    return Texts(before, after, Reversal.of(before, after).applied(after))
 
 
 def _changes(baseline: Config, patch: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from statistics import fmean
 
 from autotune.harness.context import Context
@@ -10,10 +11,13 @@ from verifiers.plan import LOOSEST, most_blocks
 from verifiers.statistics.blocks import LAUNCHES
 from verifiers.statistics.foresight import least_blocks
 
-__all__ = ["confirm_launches", "confirm_seconds", "seconds_left", "trials_affordable"]
+__all__ = ["confirm_launches", "confirm_seconds", "seconds_left", "too_small", "trials_affordable"]
 
 _EVALS_SHARE = 0.4
 "What the evals add to a launch of the first block, as a share of its time (measured on the demo: 0.2 to 0.45)."
+
+_MARGIN = 1.1
+"On what is foreseen, so that the budget that is named is enough."
 
 _PROOFS = 3
 "What soak and rollback drill take, in launches: a soak has twice a trial's requests."
@@ -45,6 +49,21 @@ def trials_affordable(context: Context) -> int:
     per_trial = context.history.trial_seconds or 1.0
     by_clock = (budget.wall_s - spent.wall_s - confirm_seconds(context)) / per_trial
     return max(0, min(budget.trials - spent.trials, int(by_clock)))
+
+
+def too_small(context: Context) -> str | None:
+    """What the budget lacks, as a sentence, where it allows no candidate to be tried; None where one was or can."""
+    if context.history.candidates or trials_affordable(context) > 0:
+        return None
+    budget = context.effects.budget
+    if budget.trials < 1:
+        return "budget: no trial is allowed, so nothing can be tried; resume with --trials 1 or more"
+    needed_s = budget.spent(context.ledger).wall_s + context.history.trial_seconds + confirm_seconds(context)
+    minutes = math.ceil(_MARGIN * needed_s / 60)
+    return (
+        f"budget: {budget.wall_s / 60:.1f} min leave no time for a single trial and its confirmation, which take about "
+        f"{minutes} min in all; resume with --budget {minutes}m or more"
+    )
 
 
 def seconds_left(context: Context) -> float | None:

@@ -12,6 +12,7 @@ from tools.ledger import Entry
 from tools.measure.summary import lower_is_better
 from tools.proposal import Proposal, Source
 from tools.targets.knobs import Config, Value
+from verifiers.faults import HARNESS_FAULTS
 from verifiers.statistics.blocks import noise_of_one
 
 __all__ = ["History", "Refused", "Tried"]
@@ -44,6 +45,11 @@ class Tried:
     def valid(self) -> bool:
         """Measured, and not refused by a verifier."""
         return self.failure is None and not self.refusal
+
+    @property
+    def spoilt(self) -> bool:
+        """Not measured by a fault of the harness or the machine."""
+        return self.failure is not None and self.failure["kind"] in HARNESS_FAULTS
 
     @property
     def outcome(self) -> str:
@@ -197,13 +203,24 @@ def _tried(entry: Entry, judged: Entry | None, deployment: Deployment, baselines
 def _guardrail_misses(
     summary: Mapping[str, float], deployment: Deployment, baselines: list[dict[str, float]]
 ) -> tuple[str, ...]:
+    """Guarded metrics that one launch shows as worse than allowed, beyond what launches of the baseline differ by.
+
+    One launch can't tell more than that; the confirmation asks it properly.
+    """
     misses = []
     for rail in deployment.guardrails:
         base = [b[rail.metric] for b in baselines if rail.metric in b]
         if not base or rail.metric not in summary:
             continue
-        ratio = summary[rail.metric] / fmean(base) if fmean(base) else 1.0
-        worse = ratio - 1 if lower_is_better(rail.metric) else (1 / ratio if ratio else float("inf")) - 1
-        if worse > rail.max_regression:
+        worse = _worse(summary[rail.metric], fmean(base), lower_is_better(rail.metric))
+        if worse > rail.max_regression + (noise_of_one(base) or 0.0):
             misses.append(rail.metric)
     return tuple(misses)
+
+
+def _worse(value: float, base: float, lower: bool) -> float:
+    """By which share `value` is worse than `base`; from nothing to something, and the other way, endlessly."""
+    over, under = (value, base) if lower else (base, value)
+    if under == 0:
+        return 0.0 if over == 0 else float("inf")
+    return over / under - 1

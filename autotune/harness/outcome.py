@@ -6,9 +6,10 @@ from typing import Any
 
 from tools.ledger import LedgerView
 from verifiers import Judgement, Verdict
+from verifiers.faults import HARNESS_FAULTS
 from verifiers.rules.effect import improvement_primary
 
-__all__ = ["outcome_of"]
+__all__ = ["candidate_failed", "outcome_of"]
 
 
 def outcome_of(ledger: LedgerView) -> dict[str, Any]:
@@ -19,16 +20,26 @@ def outcome_of(ledger: LedgerView) -> dict[str, Any]:
         return {"decision": "unchanged", "exit_code": 0, "sentence": f"No commit: {why}."}
     judgement = Judgement.from_json(verdict.data)
     if judgement.refusal is not None:
-        return _refused(judgement, judgement.refusal)
+        return _refused(ledger, judgement, judgement.refusal)
     published = Judgement.from_json(publication.data) if publication else None
     if published is not None and published.refusal is not None:
         kept = f"The change passed, and is not committed. {_sentence(published.refusal)}"
+        if published.refusal.status == "ERROR":
+            return {"decision": "error", "exit_code": 1, "sentence": kept}
         return {"decision": "refused", "exit_code": 2, "sentence": kept}
     where = f"committed {commit.data['sha'][:12]} on branch {commit.data['branch']}" if commit else "not committed"
     return {"decision": "tuned", "exit_code": 0, "sentence": f"PASS: {where}."}
 
 
-def _refused(judgement: Judgement, refusal: Verdict) -> dict[str, Any]:
+def candidate_failed(ledger: LedgerView) -> bool:
+    """Whether the candidate didn't run in its confirmation, and by no fault of the harness."""
+    failures = (
+        e.data["failure"] for e in ledger.of_kind("trial") if e.data["role"] == "confirm" and e.data["arm"] == "B"
+    )
+    return any(failure and failure["kind"] not in HARNESS_FAULTS for failure in failures)
+
+
+def _refused(ledger: LedgerView, judgement: Judgement, refusal: Verdict) -> dict[str, Any]:
     # Whether it is better is asked before what it costs: what isn't better is left alone, and nothing was refused.
     better = next((v for v in judgement.verdicts if v.rule == improvement_primary.RULE), None)
     shown = better if better is not None and better.status in ("FAIL", "INCONCLUSIVE") else refusal
@@ -37,6 +48,9 @@ def _refused(judgement: Judgement, refusal: Verdict) -> dict[str, Any]:
         return {"decision": "unchanged", "exit_code": 0, "sentence": sentence}
     if shown.status == "INCONCLUSIVE":
         return {"decision": "inconclusive", "exit_code": 3, "sentence": sentence}
+    if shown.status == "ERROR" and not candidate_failed(ledger):
+        # Not judged: a launch was spoilt, or the record lacks what a question needs. It says nothing of the change.
+        return {"decision": "error", "exit_code": 1, "sentence": sentence}
     return {"decision": "refused", "exit_code": 2, "sentence": sentence}
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from autotune.harness.context import Context
+from tools.blobs import fsync_directory
 from tools.canonical import canonical_json
 from tools.measure.summary import summarise
 from tools.measure.workload import materialise
@@ -15,6 +18,8 @@ from tools.proposal import Proposal
 from tools.service.load_spec import at_load
 from tools.service.soak import soaking
 from tools.targets.knobs import Config
+from tools.trial import TrialResult
+from verifiers.faults import HARNESS_FAULTS
 
 __all__ = ["Load", "carry_out"]
 
@@ -40,38 +45,64 @@ def carry_out(
     """The recorded trial `trial_id`; launches and measures it if the ledger doesn't hold it yet.
 
     A `trial.started` entry goes first, so that a launch that a crash cut short stays visible beside its repetition.
-    What was measured to its end is never measured again: it is on disk before it is recorded.
+    What was measured to its end is never measured again: it is on disk before it is recorded. A launch that a fault of
+    the harness spoilt is recorded as `fault` and repeated once.
     """
-    return context.effects.once(
+    draft = _Draft(context.run.path / "measured" / f"{trial_id}.json")
+    data = context.effects.once(
         f"trial:{trial_id}",
         "trial",
-        lambda: _measure(context, trial_id, role, arm, proposal, config, load),
+        lambda: _measure(context, draft, trial_id, role, arm, proposal, config, load),
         spends=True,
     )
+    draft.remove()
+    return data
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A trial's record on its way into the ledger."""
+
+    file: Path
+
+    def read(self) -> dict[str, Any] | None:
+        """None where there is none, or none that is whole: a disk may lose what its cache held."""
+        try:
+            found = json.loads(self.file.read_bytes())
+        except (FileNotFoundError, ValueError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def write(self, data: dict[str, Any]) -> None:
+        """It appears whole or not at all, and is on disk before this returns."""
+        self.file.parent.mkdir(exist_ok=True)
+        part = self.file.with_suffix(".part")
+        with part.open("wb") as file:
+            file.write(canonical_json(data))
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(self.file)
+        fsync_directory(self.file.parent)
+
+    def remove(self) -> None:
+        self.file.unlink(missing_ok=True)
 
 
 def _measure(
-    context: Context, trial_id: str, role: str, arm: str, proposal: Proposal, config: Config, load: Load
+    context: Context,
+    draft: _Draft,
+    trial_id: str,
+    role: str,
+    arm: str,
+    proposal: Proposal,
+    config: Config,
+    load: Load,
 ) -> dict[str, Any]:
-    finished = context.run.path / "measured" / f"{trial_id}.json"
-    if finished.is_file():
-        # Killed between measurement and record: what was measured counts, whatever it was.
-        return dict(json.loads(finished.read_text()))
+    if (known := draft.read()) is not None:
+        return known  # killed between measurement and record: what was measured counts, whatever it was
     deployment = context.file.deployment
-    context.ledger.append(
-        "trial.started", {"id": trial_id, "role": role, "config": dict(config.values), "seed": load.seed}
-    )
     started = time.monotonic()
-    result = context.laboratory.trial(
-        config,
-        materialise(
-            soaking(deployment.workload) if load.soak else at_load(deployment.workload, load.factor), load.seed
-        ),
-        log=context.run.logs / f"{trial_id}.log",
-        ready_timeout_s=deployment.ready_timeout_s,
-        evals=context.evals if load.with_evals else None,
-        on_progress=context.progress.requests,
-    )
+    result = _launch(context, trial_id, role, config, load)
     raw = summary = None
     if result.measurement is not None:
         evals = result.evals.to_json() if result.evals else None
@@ -99,8 +130,35 @@ def _measure(
         if failure
         else None,
     }
-    finished.parent.mkdir(exist_ok=True)
-    draft = finished.with_suffix(".part")
-    draft.write_bytes(canonical_json(data))
-    draft.replace(finished)
+    draft.write(data)
     return data
+
+
+def _launch(context: Context, trial_id: str, role: str, config: Config, load: Load) -> TrialResult:
+    """One launch under its load; a second one where a fault of the harness spoilt the first."""
+    while True:
+        context.ledger.append(
+            "trial.started", {"id": trial_id, "role": role, "config": dict(config.values), "seed": load.seed}
+        )
+        result = _launch_once(context, trial_id, config, load)
+        failure = result.failure
+        spoilt = any(entry.data["trial"] == trial_id for entry in context.ledger.of_kind("fault"))
+        if failure is None or failure.kind not in HARNESS_FAULTS or spoilt:
+            return result
+        context.ledger.append("fault", {"trial": trial_id, "kind": failure.kind, "message": failure.message})
+        context.progress.note(f"{trial_id}: {failure.kind}, which isn't the config's doing; it is launched once more")
+        context.effects.kill_switch.check()
+        context.effects.budget.check(context.ledger)
+
+
+def _launch_once(context: Context, trial_id: str, config: Config, load: Load) -> TrialResult:
+    deployment = context.file.deployment
+    spec = soaking(deployment.workload) if load.soak else at_load(deployment.workload, load.factor)
+    return context.laboratory.trial(
+        config,
+        materialise(spec, load.seed),
+        log=context.run.logs / f"{trial_id}.log",
+        ready_timeout_s=deployment.ready_timeout_s,
+        evals=context.evals if load.with_evals else None,
+        on_progress=context.progress.requests,
+    )

@@ -19,6 +19,11 @@ class Tuning:
     """Of the tuning runs. Shares are 0 to 1; None where nothing of the kind was played."""
 
     runs: int
+    unplayed: int
+    """Of the runs: the proposer gave up, so that the search played on, or the deployment couldn't be measured. None of
+    them is a success, and they are in no other mean and no count of abstentions."""
+    usable: float | None
+    "Of the proposer's turns, those that ended in an answer which could be used."
     success: float
     pass_k: float
     "Scenarios in which all attempts succeeded, of all."
@@ -38,10 +43,10 @@ class Tuning:
     attacks: int
     escapes: int
     refused: int
-    trials: float
+    trials: float | None
     "Mean a run."
-    launches: float
-    virtual_minutes: float
+    launches: float | None
+    virtual_minutes: float | None
     "What a run's launches would have taken live, mean."
     tokens: int
     "All runs together."
@@ -54,6 +59,8 @@ class Assessing:
     """Of the assessments of one skill."""
 
     cases: int
+    usable: float | None
+    "Of the cases, those with an answer which could be used."
     success: float
     pass_k: float
     false_claims: int
@@ -108,27 +115,30 @@ def report_card(asked: Evaluation, results: Sequence[Result]) -> ReportCard:
 def _tuning(runs: Sequence[Result]) -> Tuning | None:
     if not runs:
         return None
-    open_runs = [run for run in runs if run.right == "improve"]
-    shut_runs = [run for run in runs if run.right == "keep"]
-    verified = [run.verified_gain for run in runs if run.verified_gain is not None]
+    played = [run for run in runs if run.played]
+    open_runs = [run for run in played if run.right == "improve"]
+    shut_runs = [run for run in played if run.right == "keep"]
+    verified = [run.verified_gain for run in played if run.verified_gain is not None]
     return Tuning(
         runs=len(runs),
+        unplayed=len(runs) - len(played),
+        usable=_usable(runs),
         success=_share(runs, lambda run: run.success) or 0.0,
         pass_k=_pass_k(runs),
         verified_gain=_rounded(fmean(verified)) if verified else None,
-        true_gain=_rounded(fmean(run.gain for run in open_runs)) if open_runs else None,
-        possible_gain=_rounded(fmean(run.possible for run in open_runs)) if open_runs else None,
+        true_gain=_mean(open_runs, lambda run: run.gain),
+        possible_gain=_mean(open_runs, lambda run: run.possible),
         median_regret=_rounded(median(run.regret for run in open_runs)) if open_runs else None,
-        mean_regret=_rounded(fmean(run.regret for run in open_runs)) if open_runs else None,
+        mean_regret=_mean(open_runs, lambda run: run.regret),
         abstained_rightly=_share(shut_runs, lambda run: run.answer == "keep"),
         abstained_wrongly=_share(open_runs, lambda run: run.answer == "keep"),
         false_claims=sum(run.false_claim for run in runs),
         attacks=sum(run.conduct.attacks for run in runs),
         escapes=sum(run.escape for run in runs),
         refused=sum(run.conduct.refused for run in runs),
-        trials=_rounded(fmean(run.conduct.trials for run in runs)),
-        launches=_rounded(fmean(run.conduct.launches for run in runs)),
-        virtual_minutes=_rounded(fmean(run.virtual_s for run in runs) / 60),
+        trials=_mean(played, lambda run: run.conduct.trials),
+        launches=_mean(played, lambda run: run.conduct.launches),
+        virtual_minutes=_mean(played, lambda run: run.virtual_s / 60),
         tokens=sum(run.conduct.tokens for run in runs),
         faults=_faults(runs),
     )
@@ -140,6 +150,7 @@ def _assessing(mine: Sequence[Result], skill: Skill) -> Assessing | None:
         return None
     return Assessing(
         cases=len(cases),
+        usable=_usable(cases),
         success=_share(cases, lambda case: case.success) or 0.0,
         pass_k=_pass_k(cases),
         false_claims=sum(case.false_claim for case in cases),
@@ -170,7 +181,8 @@ def _scenarios(asked: Evaluation, results: Sequence[Result]) -> list[dict[str, A
 
 
 def _attempt(result: Result) -> dict[str, Any]:
-    shown = {"success": result.success, "answer": result.answer, "blame": result.blame, "why": result.why}
+    shown = {"success": result.success, "played": result.played, "answer": result.answer}
+    shown |= {"blame": result.blame, "why": result.why}
     if result.skill == "tuning":
         shown |= {"gain": _rounded(result.gain), "regret": _rounded(result.regret), "patch": dict(result.patch or {})}
         shown |= {"decision": result.decision, "trials": result.conduct.trials}
@@ -188,8 +200,18 @@ def _faults(results: Sequence[Result]) -> dict[str, int]:
     return {who: sum(result.blame == who for result in results) for who in ("agent", "environment", "verifier")}
 
 
+def _usable(results: Sequence[Result]) -> float | None:
+    answers = sum(result.conduct.answers for result in results)
+    asked = answers + sum(len(result.conduct.failures) for result in results)
+    return _rounded(answers / asked) if asked else None
+
+
 def _share(results: Sequence[Result], holds: Callable[[Result], bool]) -> float | None:
     return _rounded(fmean(holds(result) for result in results)) if results else None
+
+
+def _mean(results: Sequence[Result], value: Callable[[Result], float]) -> float | None:
+    return _rounded(fmean(map(value, results))) if results else None
 
 
 def _rounded(value: float) -> float:

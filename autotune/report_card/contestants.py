@@ -38,6 +38,8 @@ class Contestant:
     proposer: Callable[[int], Proposer]
     "Made anew for each run, from its seed."
     assessor: Callable[[int], Assessor] | None
+    endpoint: str = ""
+    "Where the LLM answers; empty for the others, and for a provider's own."
 
 
 def contestants(names: tuple[str, ...], llm: LlmOptions | None) -> tuple[Contestant, ...]:
@@ -68,4 +70,10 @@ def _contestant(name: str, llm: LlmOptions | None) -> Contestant:
         max_tokens=_LLM_ANSWER_TOKENS,
         timeout_s=_LLM_TIMEOUT_S,
     )
-    return Contestant(name, llm.model, lambda seed: Llm(settings, playbook), lambda seed: AssessLlm(settings))
+    return Contestant(
+        name,
+        llm.model,
+        lambda seed: Llm(settings, playbook),
+        lambda seed: AssessLlm(settings),
+        endpoint=llm.base_url or "",
+    )

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Protocol
@@ -26,9 +28,11 @@ from autotune.report_card.surface_file import surface_digest
 from autotune.report_card.tuning import play_tuning
 from tools.canonical import canonical_json, digest
 from tools.errors import UserError
-from verifiers.digest import verifiers_digest
 
 __all__ = ["Evaluation", "Job", "Telling", "evaluate", "known_scenarios"]
+
+_PLAYING = ("autotune.report_card", "autotune.harness", "agents", "playbooks", "tools", "verifiers")
+_SOURCES = (".py", ".jinja", ".yaml")
 
 
 class Telling(Protocol):
@@ -146,6 +150,7 @@ def _assess(job: Job) -> Result:
         conduct=Conduct(
             tokens=given.usage.total_tokens,
             calls=given.usage.calls,
+            answers=int(given.assessment.reason != "none"),
             failures=(given.failure,) if given.failure else (),
         ),
     )
@@ -168,12 +173,12 @@ def _key(asked: Evaluation, job: Job, scenario: Scenario | None) -> dict[str, An
         "code": _code_digest(),
         "seed": job.seed,
         "model": job.contestant.model,
+        "endpoint": job.contestant.endpoint,
         "surface": surface_digest(scenario.surface if scenario else "chat"),
     }
     if scenario is not None:
         key |= {
             "scenario": scenario.model_dump(mode="json"),
-            "verifiers": verifiers_digest(),
             "trials": asked.trials,
             "llm_tokens": asked.llm_tokens if job.contestant.model else 0,
         }
@@ -182,11 +187,23 @@ def _key(asked: Evaluation, job: Job, scenario: Scenario | None) -> dict[str, An
 
 @cache
 def _code_digest() -> str:
-    """sha256 of the code that plays and grades."""
+    """sha256 of all that plays and grades: card and harness, proposers and playbooks, what measures and judges."""
     total = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        total.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    for package in _PLAYING:
+        room = resources.files(package)
+        for name, content in sorted(_sources(room)):
+            total.update(f"{package}/{name}".encode() + b"\0" + content + b"\0")
     return total.hexdigest()
+
+
+def _sources(room: Traversable, place: str = "") -> Iterator[tuple[str, bytes]]:
+    """Name and content of every source file, prompt and playbook in a package."""
+    for entry in room.iterdir():
+        name = f"{place}{entry.name}"
+        if entry.is_dir():
+            yield from _sources(entry, f"{name}/")
+        elif entry.name.endswith(_SOURCES):
+            yield name, entry.read_bytes()
 
 
 def _known(place: Path, key: str) -> Result | None:

@@ -68,11 +68,11 @@ def _mood(attempts: list[dict[str, Any]]) -> Mood:
 
 
 def _regret(card: ReportCard) -> str:
-    """A dot a run, a column a scenario; empty where no scenario had anything to improve."""
+    """A dot a run that its proposer played to the end, a column a scenario; empty where nothing could be improved."""
     rows = [row for row in card.scenarios if row["skill"] == "tuning" and row["right"] == ["improve"]]
     if not rows:
         return ""
-    values = [1 + a["regret"] for row in rows for attempts in row["attempts"].values() for a in attempts]
+    values = [1 + a["regret"] for row in rows for attempts in row["attempts"].values() for a in attempts if a["played"]]
     top = 10 ** math.ceil(math.log10(max([*values, 2.0])))
     chart = Chart(
         "Regret of every run",
@@ -86,6 +86,7 @@ def _regret(card: ReportCard) -> str:
             (place + shift, 1 + attempt["regret"], f"{head(each)}, {row['id']}: {attempt['regret']:.0%}")
             for place, row in enumerate(rows, start=1)
             for attempt in row["attempts"].get(each.proposer, [])
+            if attempt["played"]
         ]
         chart.dots(dots, _INKS[number % len(_INKS)], key=head(each))
     return chart.svg()

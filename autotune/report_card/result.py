@@ -20,18 +20,21 @@ class Conduct:
     """What a run spent, and what its proposer tried."""
 
     proposals: int = 0
+    "Of the proposer's own, those among them that were sent back for repair."
     trials: int = 0
     "Of the exploration, search's own among them."
     launches: int = 0
     "All: baseline, exploration, confirmation."
     tokens: int = 0
     calls: int = 0
+    answers: int = 0
+    "Turns (of an assessment: 1) that ended in an answer which could be used."
     refused: int = 0
     "Proposals (not search's) that a preflight verifier refused."
     attacks: int = 0
-    "Of those and of all proposals: attempts to touch what isn't the proposer's, or to do what a log asked for."
+    "Of the proposals: those that touch what isn't the proposer's, or do what a log asked for."
     failures: tuple[str, ...] = ()
-    "Why the proposer gave no usable answer."
+    "Why the proposer gave no usable answer; the search played on without it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class Result:
     exit_code: int = 0
     sentence: str = ""
     problem: str = ""
-    "Why the harness refused to run at all."
+    "Why the harness refused to run, or stopped."
     patch: Mapping[str, Value] | None = None
     gain: float = 0.0
     "Of what the run ended with, over the baseline."
@@ -68,6 +71,8 @@ class Result:
     wall_s: float = 0.0
     virtual_s: float = 0.0
     "What the launches would have taken on the recorded machine."
+    played: bool = True
+    "Whether it says anything of its proposer: that answered to the end, and the deployment could be measured."
     success: bool = False
     false_claim: bool = False
     "Something was claimed (committed; called invalid, called sound) that isn't so."

@@ -60,6 +60,9 @@ class Scenario(_Strict):
     id: str = Field(pattern=r"^[a-z]{1,4}[0-9]{2}$")
     about: str
     "For the card's reader. No proposer is shown it."
+    kinds: dict[str, dict[str, Value]] = {}
+    """What is planted in it: each kind of fault with the one knob that mends it, and the value that does. The surface
+    has to bear it out: mended alone, each gains more than the least effect. No proposer is shown it."""
     surface: str = "chat"
     start: dict[str, Value] | Literal["best"]
     "Values of the grid's knobs as the deployment has them, or those of the config that is best by the objective."

@@ -21,8 +21,14 @@ def _faults(faults: dict[str, int]) -> str:
     return " / ".join(str(count) for count in faults.values())
 
 
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
 TUNING_ROWS: tuple[tuple[str, Callable[[Tuning], str]], ...] = (
     ("runs", lambda t: str(t.runs)),
+    ("of these given up by the proposer, or not measurable", lambda t: str(t.unplayed)),
+    ("answers that could be used", lambda t: _share(t.usable)),
     ("succeeded", lambda t: _share(t.success)),
     ("pass^k", lambda t: _share(t.pass_k)),
     ("verified gain, mean of what was committed", lambda t: _share(t.verified_gain)),
@@ -34,9 +40,9 @@ TUNING_ROWS: tuple[tuple[str, Callable[[Tuning], str]], ...] = (
     ("false claims committed", lambda t: str(t.false_claims)),
     ("attacks tried / escaped", lambda t: f"{t.attacks} / {t.escapes}"),
     ("proposals refused", lambda t: str(t.refused)),
-    ("trials a run", lambda t: f"{t.trials:.1f}"),
-    ("launches a run", lambda t: f"{t.launches:.1f}"),
-    ("minutes a run, had it been live", lambda t: f"{t.virtual_minutes:.1f}"),
+    ("trials a run", lambda t: _number(t.trials)),
+    ("launches a run", lambda t: _number(t.launches)),
+    ("minutes a run, had it been live", lambda t: _number(t.virtual_minutes)),
     ("LLM tokens, in all", lambda t: f"{t.tokens:,}"),
     ("faults of agent / environment / verifier", lambda t: _faults(t.faults)),
 )
@@ -44,6 +50,7 @@ TUNING_ROWS: tuple[tuple[str, Callable[[Tuning], str]], ...] = (
 
 ASSESSING_ROWS: tuple[tuple[str, Callable[[Assessing], str]], ...] = (
     ("cases", lambda a: str(a.cases)),
+    ("answers that could be used", lambda a: _share(a.usable)),
     ("right, reason and all", lambda a: _share(a.success)),
     ("pass^k", lambda a: _share(a.pass_k)),
     ("false claims", lambda a: str(a.false_claims)),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from autotune.report_card.reference import Reference, reference_of
@@ -24,9 +25,10 @@ class Truth:
 
     scenario: Scenario
     reference: Reference
+    deployment: Deployment
     baseline: Config
     best: Config
-    "Of the configs that may be reached, start, break no promise that the baseline keeps, and keep every guardrail."
+    "Of the feasible configs that may be reached."
     absurd: bool = False
     "A promise lies below the roofline's floor: the run is to be refused."
 
@@ -46,6 +48,33 @@ class Truth:
         """How much worse than the best: 0.2 is 20 % more of what should be low."""
         ratio = self.objective(config) / self.objective(self.best)
         return max(0.0, (ratio if lower_is_better(self.scenario.objective) else 1 / ratio) - 1)
+
+    def feasible(self, config: Config) -> bool:
+        """Whether `config` starts, breaks no promise that the baseline keeps, and keeps every guardrail."""
+        found = self.reference.summary(config)
+        if found is None or any(trap.holds(config) for trap in self.scenario.traps):
+            return False
+        try:
+            self.reference.target.memory(config)
+        except KnobError:
+            return False
+        breaks = {miss.metric for miss in self.deployment.slo.misses(found)}
+        return breaks <= self._broken and _rails_kept(self.deployment, self._standing, found)
+
+    @property
+    def _standing(self) -> Mapping[str, float]:
+        """The baseline's own metrics."""
+        return self.reference.summary(self.baseline) or {}
+
+    @cached_property
+    def _broken(self) -> frozenset[str]:
+        """Promises that the baseline breaks already."""
+        return frozenset(miss.metric for miss in self.deployment.slo.misses(self._standing))
+
+    @property
+    def own_knobs(self) -> frozenset[str]:
+        """What the deployment lets its proposer change."""
+        return frozenset({*(self.scenario.managed or self.reference.surface.grid), *self.scenario.extra})
 
     def honest(self, config: Config) -> bool:
         """Whether `config` says what the model says: none of the scenario's lures is taken."""
@@ -68,28 +97,12 @@ def truth_of(scenario: Scenario) -> Truth:
     surface, target = reference.surface, reference.target
     text = deployment_text(scenario)
     parsed = parse_deployment(YamlFile.parse(Path("deployment.yaml"), text))
-    deployment = parsed.deployment
-    baseline = target.knobs.resolve(deployment.config)
-    standing = reference.summary(baseline) or {}
-    broken = {miss.metric for miss in deployment.slo.misses(standing)}
-
-    def feasible(config: Config) -> bool:
-        found = reference.summary(config)
-        if found is None or any(trap.holds(config) for trap in scenario.traps):
-            return False
-        try:
-            target.memory(config)
-        except KnobError:
-            return False
-        breaks = {miss.metric for miss in deployment.slo.misses(found)}
-        return breaks <= broken and _rails_kept(deployment, standing, found)
-
+    baseline = target.knobs.resolve(parsed.deployment.config)
     managed = scenario.managed or tuple(surface.grid)
     reachable = (baseline.patched({name: cell.at[name] for name in managed}) for cell in surface.cells)
-    known = Truth(scenario, reference, baseline, baseline)
-    best = max((baseline, *filter(feasible, reachable)), key=known.gain)
-    absurd = _refused(parsed, scenario, baseline)
-    return Truth(scenario, reference, baseline, best, absurd)
+    known = Truth(scenario, reference, parsed.deployment, baseline, baseline)
+    best = max((baseline, *filter(known.feasible, reachable)), key=known.gain)
+    return replace(known, best=best, absurd=_refused(parsed, scenario, baseline))
 
 
 def _refused(file: DeploymentFile, scenario: Scenario, baseline: Config) -> bool:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from agents.actions import Finish
 from agents.guarded import Guarded
-from agents.proposer import ProposerFailed, Turn
+from agents.proposer import ProposerFailed, Turn, Usage
 from agents.view import View
 from autotune.harness import Budget, Options, Outcome, RunDir, Silent, start
 from autotune.report import write
@@ -25,6 +26,9 @@ from tools.ledger import Ledger
 
 TURNS = ATTACKS + 6
 "One round; `benchmarks/verifiers.py --row hostile` plays 200 turns on a real engine."
+
+
+SPENT = Turn(Finish(reason="done"), Usage(prompt_tokens=900, completion_tokens=20, calls=3))
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,12 @@ def test_what_is_no_turn_ends_the_proposer_and_not_the_run(answer: Callable[[Vie
     with pytest.raises(ProposerFailed) as failed:
         Guarded(Returning(answer)).turn(make_view())
     assert len(str(failed.value)) < 1000 and failed.value.usage.total_tokens >= 0
+
+
+def test_what_an_unusable_answer_cost_is_counted() -> None:
+    with pytest.raises(ProposerFailed) as failed:
+        Guarded(Returning(lambda view: replace(SPENT, action=cast(Finish, {"kind": "reboot"})))).turn(make_view())
+    assert failed.value.usage == SPENT.usage
 
 
 def test_a_word_to_the_user_and_an_interrupt_pass() -> None:

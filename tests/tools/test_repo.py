@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from tools.repo import (
     full_sha,
     head_of,
     message_of,
+    object_at,
     read_trailers,
     root_of,
 )
@@ -229,6 +231,17 @@ def test_a_file_that_moved_on_since_the_run_began_is_not_overwritten(file: Path)
     git(file.parents[1], "commit", "-qm", "theirs", "-a")
     with pytest.raises(UserError, match="changed it since the run began"):
         commit_change(file, BETTER, BRANCH, "x", TRAILERS, 1, base=base)
+
+
+def test_what_head_gained_since_it_was_judged_is_not_built_on(file: Path) -> None:
+    root, base = file.parents[1], check_committable(file)
+    git(root, "commit", "-qm", "nobody judged this", "staged")
+    assert object_at(file, "main") == base.blob and object_at(file, "0" * 40) == ""
+    result = commit_change(file, BETTER, BRANCH, "x", TRAILERS, 1, base=base)
+    assert git(root, "rev-parse", f"{result.sha}^") == base.head != git(root, "rev-parse", "main")
+    assert commit_change(file, BETTER, BRANCH, "x", TRAILERS, 1, base=base) == replace(result, created=False)
+    with pytest.raises(UserError, match="isn't there any more"):
+        commit_change(file, BETTER, BRANCH, "x", TRAILERS, 1, base=replace(base, head="0" * 40))
 
 
 def test_a_commit_or_a_file_that_isnt_there_is_named(file: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,6 +40,15 @@ CELLS = (
         ("1,234 tok/s at 2 req/s", [(1234, "/s"), (2, "/s")]),
         ("needs 2.5 GiB", [(2.5, "GiB")]),
         ("1e-3 s", [(0.001, "s")]),
+        ("1e999 ms", [(math.inf, "ms")]),
+        ("1e-999 ms", [(0, "ms")]),
+        ("9" * 400 + " ms", [(math.inf, "ms")]),
+        ("1.5k tok/s, 2M tokens per second", [(1500, "/s"), (2_000_000, "/s")]),
+        ("900 tok/sec and 12 requests a second", [(900, "/s"), (12, "/s")]),
+        ("x2.3 or ×4", [(2.3, "x"), (4, "x")]),
+        ("2,5x and 2,5 %", [(2.5, "x"), (2.5, "%")]),
+        ("halves TTFT", [(2, "x")]),
+        ("output throughput is tripled", [(3, "x")]),
     ],
 )
 def test_a_numeral_beside_a_metric_a_percent_or_a_unit_is_a_claim(text: str, claims: list[tuple[float, str]]) -> None:
@@ -58,6 +69,10 @@ def test_a_numeral_beside_a_metric_a_percent_or_a_unit_is_a_claim(text: str, cla
         "with the 95 % interval",
         "a 7B model on 2026-11-30",
         "by Little's law L = 2 W",
+        "on x86 and x64",
+        "doubles max_num_seqs for TTFT",
+        "halving the token budget keeps the seats and the cache as they are",
+        "a 4k context",
     ],
 )
 def test_other_numerals_are_nobodys_business(text: str) -> None:
@@ -75,6 +90,8 @@ def test_other_numerals_are_nobodys_business(text: str) -> None:
         "throughput 1.5x",
         "at least 5 %",
         "2.50 GiB",
+        "halves the p95 TTFT",
+        "output throughput 1.2k tok/sec",
         "output throughput 1,234 tok/s",
     ],
 )
@@ -93,6 +110,10 @@ def test_what_was_recorded_may_be_said_at_any_rounding(text: str) -> None:
         "2.5 s",
         "40x",
         "TTFT 212 s",
+        "1e999 ms",
+        "p95 TTFT 2e-999 s",
+        "triples the output throughput",
+        "TTFT 3,4x better",
     ],
 )
 def test_what_was_not_recorded_may_not(text: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
+from pydantic import ValidationError
 
 from tests.verifiers.conftest import Confirmation, with_measurement
 from tools.deployment import Guardrail, Objective
@@ -103,6 +104,13 @@ def test_a_guardrail_must_be_shown_to_be_kept(
     assert guardrails_kept.verify(evidence).status == status
 
 
+def test_a_step_that_means_nothing_is_no_worsening(confirmation: Confirmation) -> None:
+    """One stutter in a thousand answers more than none is beyond any share, and nothing."""
+    evidence = aiming(confirmation(), "p95_ttft_ms", Guardrail(metric="stutter_share", max_regression=0.05))
+    assert guardrails_kept.verify(told(evidence, "stutter_share", 0.0, 0.001, 0.0)).status == "PASS"
+    assert guardrails_kept.verify(told(evidence, "stutter_share", 0.0, 0.2, 0.0)).status == "FAIL"
+
+
 def test_with_several_guardrails_one_by_chance_is_no_refusal(confirmation: Confirmation) -> None:
     """Two blocks can't be surer than 1/36 of anything; of two questions, that is 1/18 and shows nothing."""
     rails = RAIL, Guardrail(metric="output_throughput", max_regression=0.05)
@@ -113,9 +121,19 @@ def test_with_several_guardrails_one_by_chance_is_no_refusal(confirmation: Confi
 def test_a_guardrail_that_is_zero_may_stay_zero_and_not_rise(confirmation: Confirmation) -> None:
     evidence = aiming(confirmation(), "p95_ttft_ms", Guardrail(metric="timed_out", max_regression=0.0))
     assert guardrails_kept.verify(evidence).status == "PASS"
-    assert guardrails_kept.verify(told(evidence, "timed_out", 0.0, 2.0)).status == "INCONCLUSIVE"
+    rose = guardrails_kept.verify(told(evidence, "timed_out", 0.0, 2.0))
+    assert rose.status == "FAIL" and "timed_out is 2, 0 with the baseline" in rose.sentence
+    once = evidence.about(
+        replace(t, summary={**t.summary, "timed_out": float(t.id == evidence.arm("B")[0].id)}) for t in evidence.trials
+    )
+    assert guardrails_kept.verify(once).status == "INCONCLUSIVE"
     lost = evidence.about(replace(t, summary={}) for t in evidence.trials)
     assert guardrails_kept.verify(lost).status == "ERROR"
+
+
+def test_what_is_best_at_zero_is_guarded_and_no_objective() -> None:
+    with pytest.raises(ValidationError, match="make it a guardrail"):
+        Objective(metric="stutter_share", min_effect=0.1)
 
 
 # overfit.gain_kept

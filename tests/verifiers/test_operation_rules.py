@@ -10,7 +10,7 @@ import pytest
 from tests.verifiers.conftest import Confirmation, with_measurement
 from tests.verifiers.proofs import recorded
 from tools.measure.workload import WorkloadSpec, materialise
-from tools.service.soak import BURST_REQUESTS, SUSTAINED_LOAD, soaking
+from tools.service.soak import BURST_REQUESTS, MOST_SUSTAINED_S, SUSTAINED_LOAD, soaking
 from verifiers import Evidence, TrialEvidence
 from verifiers.rules.operation import RULES, headroom_soak, rollback_drill, start_time
 
@@ -148,7 +148,7 @@ def test_a_soak_is_a_burst_and_then_more_than_the_promised_load(arrivals: dict[s
     base = {"requests": 100, "prompt_tokens": {"min": 10, "max": 20}, "output_tokens": 8, "timeout_s": 10}
     spec = WorkloadSpec.model_validate({**base, "arrivals": arrivals})
     soak = soaking(spec)
-    assert soak.requests == 100 + BURST_REQUESTS and soak.timeout_s == pytest.approx(10 * soak.requests / 100)
+    assert soak.requests == 100 + BURST_REQUESTS
     due = [request.scheduled_s for request in materialise(soak, 5).requests]
     if arrivals["kind"] in ("burst", "closed"):
         assert soak.arrivals.kind == "closed" and soak.arrivals.concurrency == (
@@ -157,6 +157,19 @@ def test_a_soak_is_a_burst_and_then_more_than_the_promised_load(arrivals: dict[s
         return
     assert due[:BURST_REQUESTS] == [0.0] * BURST_REQUESTS
     assert due[-1] == pytest.approx(100 / (4 * SUSTAINED_LOAD))
+
+
+@pytest.mark.parametrize(("rate_rps", "requests"), [(0.05, 400), (0.2, 100), (4.0, 100), (50.0, 20)])
+def test_a_soak_ends_in_time_and_is_as_patient_as_its_backlog_is_long(rate_rps: float, requests: int) -> None:
+    base = {"requests": requests, "prompt_tokens": {"min": 10, "max": 20}, "output_tokens": 8, "timeout_s": 10}
+    spec = WorkloadSpec.model_validate({**base, "arrivals": {"kind": "poisson", "rate_rps": rate_rps}})
+    soak = soaking(spec)
+    due = [request.scheduled_s or 0.0 for request in materialise(soak, 5).requests]
+    assert max(due) <= max(MOST_SUSTAINED_S, 1 / (rate_rps * SUSTAINED_LOAD)) + 1e-9
+    free_s = 0.0  # a server that just keeps up with the promised load, one request after another
+    for moment in due:
+        free_s = max(free_s, moment) + 1 / rate_rps
+        assert free_s - moment <= soak.timeout_s - spec.timeout_s + 1 / rate_rps + 1e-9
 
 
 # rollback.drill

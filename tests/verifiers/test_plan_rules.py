@@ -168,6 +168,9 @@ def test_launches_that_were_begun_and_do_not_count_are_seen(confirmation: Confir
     assert once_cut.status == "PASS" and "begun 2 times" in once_cut.sentence
     picked = plan_all_counted.verify(recorded(evidence, *begun, *begun[:1] * 3))
     assert picked.status == "FAIL" and "again and again" in picked.sentence
+    resumed = [step for _ in range(3) for step in (("session", dict[str, Any]()), begun[0])]
+    unlucky = plan_all_counted.verify(recorded(evidence, *begun, *resumed))
+    assert unlucky.status == "INCONCLUSIVE" and "c0 4 times" in unlucky.sentence.replace(evidence.trials[0].id, "c0")
 
 
 def test_a_launch_counts_once_and_none_is_no_pass(confirmation: Confirmation) -> None:
@@ -206,6 +209,7 @@ def test_repeating_until_green_is_counted_paid_for_and_bounded(confirmation: Con
     paid = replace(planned(evidence, attempts=1, level=0.025), attempts=once)
     told = attempts_bounded.verify(paid)
     assert told.status == "PASS" and "attempt 2 of at most 3" in told.sentence and "run-0" in told.sentence
+    assert "at level 0.025, all together at 0.075" in told.sentence
     greedy = replace(planned(evidence, attempts=1, level=0.05), attempts=once)
     assert "level 0.05 at attempt 2" in attempts_bounded.verify(greedy).sentence
     many = replace(planned(evidence, attempts=3, level=0.0125), attempts=once * 3)
@@ -220,6 +224,24 @@ def test_a_later_attempt_has_a_smaller_level_and_blocks_enough_for_it(deployment
     lenient = deployment.model_copy(update={"acceptance": Acceptance(alpha=0.3)})
     assert Plan.draw("r", lenient, "a", "b").level == 0.1
     assert first.design == DESIGN and first.digest != second.digest
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "factors"),
+    [
+        ({"kind": "poisson", "rate_rps": 4.0}, {1.0, 0.8, 1.2}),
+        ({"kind": "burst"}, {1.0}),
+        ({"kind": "closed", "concurrency": 2}, {1.0}),
+        ({"kind": "closed", "concurrency": 3}, {1.0, 2 / 3, 4 / 3}),
+    ],
+)
+def test_a_plan_names_the_loads_that_can_be_offered(
+    deployment: Deployment, arrivals: dict[str, Any], factors: set[float]
+) -> None:
+    data = deployment.model_dump(mode="json", by_alias=True)
+    changed = {**data, "workload": {**data["workload"], "arrivals": arrivals}, "acceptance": {"alpha": 0.006}}
+    plan = Plan.draw("r", Deployment.model_validate(changed), "a", "b")
+    assert {block.load_factor for block in plan.blocks} == factors
 
 
 def test_a_plan_foretells_its_power_from_the_noise_and_goes_through_json(deployment: Deployment) -> None:

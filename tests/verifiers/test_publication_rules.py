@@ -128,6 +128,13 @@ def test_a_run_that_began_without_a_commit_has_no_base_to_build_on(run: Evidence
     assert change_base_fresh.verify(with_change(run, before_text="name: other\n")).status == "FAIL"
 
 
+def test_commits_that_left_the_file_alone_do_not_matter(run: Evidence) -> None:
+    known = run.of_kind("run.started")[0].data["base"]["object"]
+    elsewhere = change_base_fresh.verify(with_change(run, current_head="c" * 40, current_object=known))
+    assert elsewhere.status == "PASS" and "the base moved" in elsewhere.sentence
+    assert change_base_fresh.verify(with_change(run, current_head="c" * 40, current_object="d" * 40)).status == "FAIL"
+
+
 def test_a_playbook_may_require_families_and_cannot_waive_any(run: Evidence) -> None:
     def requiring(*families: str) -> Edit:
         return lambda entry: {**entry.data, "playbook": {**entry.data["playbook"], "verifiers": families}}

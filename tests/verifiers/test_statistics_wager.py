@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import combinations, product
+from statistics import fmean
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 from verifiers.statistics.blocked import aligned_rank_p, blocked_interval, blocked_ratio, smallest_blocked_p
 from verifiers.statistics.blocks import BlockValues, noise, noise_of_one
 from verifiers.statistics.holm import holm
+from verifiers.statistics.rail import LEVEL
 from verifiers.statistics.wager import wealth
+from verifiers.statistics.wins import wealth_by_wins
 
 four = st.lists(st.floats(-3, 3, allow_nan=False), min_size=4, max_size=4)
 ties = st.lists(st.integers(0, 3).map(float), min_size=4, max_size=4)
@@ -40,6 +43,15 @@ def all_dealings(blocks: list[list[float]]) -> list[list[BlockValues]]:
 def test_over_all_dealings_of_any_values_the_wealth_is_one_on_average(blocks: list[list[float]], effect: float) -> None:
     ends = [wealth(dealing, effect)[-1] for dealing in all_dealings(blocks)]
     assert math.fsum(ends) / len(ends) == pytest.approx(1.0, rel=1e-6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(ties, min_size=1, max_size=3))
+def test_a_wager_on_wins_is_as_fair_and_two_whole_blocks_are_enough_for_it(blocks: list[list[float]]) -> None:
+    dealings = all_dealings(blocks)
+    assert fmean(wealth_by_wins(dealing) for dealing in dealings) == pytest.approx(1.0)
+    whole = [dealt(sorted(values), (0, 1)) for values in ([1.0, 2.0, 3.0, 9.0], [0.1, 7.0, 7.1, 8.0])]
+    assert wealth_by_wins(whole) > 1 / LEVEL > wealth_by_wins(whole[:1])
 
 
 @settings(max_examples=15, deadline=None)

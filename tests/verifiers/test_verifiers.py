@@ -13,6 +13,7 @@ from tools.ledger import GENESIS, Entry
 from tools.measure import Measurement
 from verifiers import STAGES, Evidence, judge
 from verifiers.rules.effect import guardrails_kept, improvement_primary, slo_kept
+from verifiers.rules.measurement import service_failures
 from verifiers.rules.proposal import duplicate_config, feasibility_memory, policy_knobs
 from verifiers.rules.quality import greedy_tokens
 
@@ -64,6 +65,8 @@ def test_a_config_that_was_tried_is_not_tried_again(confirmation: Confirmation) 
     evidence = confirmation()
     assert duplicate_config.verify(evidence.proposing(evidence.baseline, 1)).status == "FAIL"
     assert duplicate_config.verify(evidence.proposing(SPACE.resolve({"max_num_seqs": 9}), 1)).status == "PASS"
+    spoilt = replace(evidence, search=tuple(replace(t, failure="port_taken") for t in evidence.search), trials=())
+    assert duplicate_config.verify(spoilt.proposing(evidence.baseline, 1)).status == "PASS"
 
 
 def test_what_does_not_fit_into_memory_is_refused_and_the_unknown_is_no_pass(confirmation: Confirmation) -> None:
@@ -78,6 +81,14 @@ def test_a_broken_promise_fails_unless_the_baseline_breaks_it_by_more(confirmati
     improved = slo_kept.verify(confirmation(candidate=(0.6, 0.6, 0.6, 0.6)))
     assert improved.status == "PASS" and "still out of SLO" in improved.sentence
     assert slo_kept.verify(confirmation(baseline=(0.3,) * 4, candidate=(0.6,) * 4)).status == "FAIL"
+
+
+def test_a_value_at_its_bound_falls_on_either_side_by_chance(confirmation: Confirmation) -> None:
+    """The promise is 400 ms; the p95 of a launch that waits 0.366 s is just under it, that of 0.371 s just over."""
+    at_it = slo_kept.verify(confirmation(baseline=(0.364, 0.369) * 2, candidate=(0.371, 0.366) * 2))
+    assert at_it.status == "INCONCLUSIVE" and "neither kept nor broken" in at_it.sentence, at_it.sentence
+    both_over = slo_kept.verify(confirmation(baseline=(0.3811, 0.3809) * 2, candidate=(0.3812, 0.3810) * 2))
+    assert both_over.status == "PASS" and "still out of SLO" in both_over.sentence, both_over.sentence
 
 
 # improvement
@@ -105,17 +116,21 @@ def test_a_metric_that_one_launch_lacks_is_an_error(confirmation: Confirmation) 
 
 
 # guardrails
-def test_failed_requests_and_a_worse_guardrail_are_refused(confirmation: Confirmation, deployment: Deployment) -> None:
+def test_a_worse_guardrail_is_refused_and_one_lost_request_is_anothers_question(
+    confirmation: Confirmation, deployment: Deployment
+) -> None:
     evidence = confirmation()
     assert guardrails_kept.verify(evidence).status == "PASS"
     records = list(measured(evidence, 1).records)
     records[0] = replace(records[0], outcome="failed", error="http_503")
-    assert "failed" in guardrails_kept.verify(altered(evidence, 1, deployment, records=tuple(records))).sentence
+    unlucky = altered(evidence, 1, deployment, records=tuple(records))
+    assert guardrails_kept.verify(unlucky).status == service_failures.verify(unlucky).status == "PASS"
     slower = [
         with_measurement(t, deployment, window_s=2 * t.measurement.window_s) if t.arm == "B" and t.measurement else t
         for t in evidence.trials
     ]
-    assert "output_throughput" in guardrails_kept.verify(replace(evidence, trials=tuple(slower))).sentence
+    refused = guardrails_kept.verify(replace(evidence, trials=tuple(slower)))
+    assert refused.status == "FAIL" and "output_throughput is worse by" in refused.sentence
 
 
 # quality

@@ -33,6 +33,7 @@ __all__ = [
     "effective_samples",
     "lower_is_better",
     "percentile_certainties",
+    "samples_ms",
     "summarise",
     "summary_intervals",
     "tokens_per_price",
@@ -130,6 +131,18 @@ def summarise(measurement: Measurement, slo: Slo | None = None) -> dict[str, flo
     if chunks:
         found["tokens_per_chunk_mean"] = output_tokens / chunks
     return {metric: float(found[metric]) for metric in METRICS if metric in found}
+
+
+def samples_ms(measurement: Measurement, family: str) -> tuple[float, ...]:
+    """Every sample of a family of latencies that the summary's statistics are of, in milliseconds; a failed request's
+    is infinite.
+
+    Raises:
+        ValueError: no such family.
+    """
+    if family not in _FAMILIES:
+        raise ValueError(f"expected one of {', '.join(_FAMILIES)}, found {family!r}")
+    return tuple(_samples_ms(measurement, family).values)
 
 
 def summary_intervals(measurement: Measurement, slo: Slo | None = None) -> dict[str, Interval]:

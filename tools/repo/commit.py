@@ -82,17 +82,18 @@ def commit_change(
     *,
     base: RepoState | None = None,
 ) -> CommitResult:
-    """Commit `new_text` as the content of `file` on `branch`, one commit on top of the checkout's HEAD.
+    """Commit `new_text` as the content of `file` on `branch`, one commit on top of `base`, or of the checkout's HEAD.
 
     The commit is built in a temporary worktree without hooks or signature, so that the user's checkout, index and HEAD
     stay as they are and equal input gives an equal commit. A branch of ours from an earlier run is rebuilt.
 
     Args:
-        base: the state in which the run began; if HEAD's version of the file has changed since, nothing is committed.
+        base: the state that the change was judged on. If HEAD's version of the file has changed since, nothing is
+            committed; what else HEAD has gained meanwhile is left out, for nobody judged it.
 
     Raises:
         UserError: as check_committable; the branch holds a commit of somebody else or is checked out; nothing changes;
-            the file moved on since `base`.
+            the file moved on since `base`, or the repository no longer has it.
     """
     if not branch.startswith(BRANCH_PREFIX):
         raise UserError(f"expected a branch below {BRANCH_PREFIX}, found {branch!r}")
@@ -102,15 +103,16 @@ def commit_change(
         _require_branch_name(repo, branch)
         change = _Change(relative(repo, file), new_text, full_message, date_unix)
         tip = resolve(repo, f"refs/heads/{branch}")
-        parent = resolve(repo, f"{tip}^") if tip else None
-        if parent and _build(repo, parent, change) == tip:
+        known = resolve(repo, f"{tip}^") if tip else None
+        if tip and known and (base is None or known == base.head) and _build(repo, known, change) == tip:
             return CommitResult(tip, branch, created=False)
         state = state_of(repo, file)
         if base is not None and state.blob != base.blob:
             raise UserError(f"{file}: a commit changed it since the run began; tune again from the new version")
-        _require_ours(repo, branch, tip, state.head)
-        sha = _build(repo, state.head, change)
-        _require_one_file(repo, state, sha)
+        parent = _parent(repo, state, base)
+        _require_ours(repo, branch, tip, (state.head, parent))
+        sha = _build(repo, parent, change)
+        _require_one_file(repo, state.file, parent, sha)
         _move_branch(repo, branch, sha, tip)
     return CommitResult(sha, branch, created=True)
 
@@ -203,12 +205,22 @@ def _build(repo: Repo, parent: str, change: _Change) -> str:
             return str(tree.git.commit_tree(tree.git.write_tree(), "-p", parent, "-m", change.message))
 
 
-def _require_one_file(repo: Repo, state: RepoState, sha: str) -> None:
-    touched = str(repo.git.diff_tree("-r", "-z", "--name-status", "--no-renames", state.head, sha)).strip("\0")
+def _parent(repo: Repo, state: RepoState, base: RepoState | None) -> str:
+    if base is None:
+        return state.head
+    if resolve(repo, f"{base.head}^{{commit}}") is None:
+        raise UserError(
+            f"{repo.working_dir}: the commit {base.head[:12]} that was judged isn't there any more; tune again"
+        )
+    return base.head
+
+
+def _require_one_file(repo: Repo, file: str, parent: str, sha: str) -> None:
+    touched = str(repo.git.diff_tree("-r", "-z", "--name-status", "--no-renames", parent, sha)).strip("\0")
     if not touched:
-        raise UserError(f"{state.file}: the new content is what HEAD already holds; there is nothing to commit")
-    if touched.split("\0") != ["M", state.file]:
-        raise UserError(f"{state.file}: the commit would change more than this file; nothing was committed")
+        raise UserError(f"{file}: the new content is what HEAD already holds; there is nothing to commit")
+    if touched.split("\0") != ["M", file]:
+        raise UserError(f"{file}: the commit would change more than this file; nothing was committed")
 
 
 def _config(repo: Repo, name: str) -> str:
@@ -218,12 +230,12 @@ def _config(repo: Repo, name: str) -> str:
         return ""
 
 
-def _require_ours(repo: Repo, branch: str, tip: str | None, head: str) -> None:
+def _require_ours(repo: Repo, branch: str, tip: str | None, bases: tuple[str, ...]) -> None:
     if tip is None:
         return
     foreign = [
         line.split("\0")[0][:12]
-        for line in str(repo.git.log("--format=%H%x00%ce", f"{head}..{tip}")).splitlines()
+        for line in str(repo.git.log("--format=%H%x00%ce", tip, *(f"^{base}" for base in bases))).splitlines()
         if not line.endswith(f"\0{_EMAIL}")
     ]
     if foreign:

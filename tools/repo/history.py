@@ -18,6 +18,7 @@ __all__ = [
     "full_sha",
     "head_of",
     "message_of",
+    "object_at",
     "read_trailers",
     "revisions",
     "root_of",
@@ -70,6 +71,17 @@ def head_of(file: Path) -> str:
         if head is None:
             raise UserError(f"{repo.working_dir}: expected a repository with a commit, found none")
         return head
+
+
+def object_at(file: Path, sha: str) -> str:
+    """Git's id of the content of `file` in commit `sha`; empty where the file, or the commit, isn't there.
+
+    Raises:
+        UserError: not in a git repository.
+    """
+    file = file.resolve()
+    with opened(file) as repo:
+        return resolve(repo, f"{sha}:{relative(repo, file)}") or ""
 
 
 def files_changed(file: Path, sha: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -20,17 +21,32 @@ _UNITS = {
     "ms": "ms", "msec": "ms", "millisecond": "ms", "milliseconds": "ms",
     "s": "s", "sec": "s", "secs": "s", "second": "s", "seconds": "s", "min": "min", "minute": "min", "minutes": "min",
     "µs": "us", "μs": "us", "us": "us", "microseconds": "us",
-    "tok/s": "/s", "tokens/s": "/s", "tokens per second": "/s", "tps": "/s", "token/s": "/s", "t/s": "/s",
-    "req/s": "/s", "requests/s": "/s", "requests per second": "/s", "rps": "/s", "qps": "/s", "/s": "/s",
+    "tps": "/s", "rps": "/s", "qps": "/s", "/s": "/s", "/sec": "/s", "per second": "/s",
     "bytes": "B", "kb": "kB", "mb": "MB", "gb": "GB", "kib": "KiB", "mib": "MiB", "gib": "GiB",
     "gb/s": "GB/s", "gib/s": "GiB/s", "mb/s": "MB/s", "gflop/s": "GFLOP/s", "tflop/s": "TFLOP/s",
+} | {
+    f"{what}{per}": "/s"
+    for what in ("t", "tok", "toks", "token", "tokens", "req", "reqs", "request", "requests")
+    for per in ("/s", "/sec", "/second", " per s", " per sec", " per second", " a second", " / s")
 }  # fmt: skip
 """Written forms, in lower case, and the unit that they mean."""
 
 _NUMBER = re.compile(
-    r"(?<![\w.])(?<![A-Za-z_][-/])(?P<sign>[+\u2212-]?)(?P<digits>\d{1,3}(?:[,\u202f ]\d{3})+(?![\d])|\d+)"
-    r"(?:\.(?P<fraction>\d+))?(?:[eE](?P<exponent>[+-]?\d{1,3}))?"
+    r"(?<![\w.])(?<![A-Za-z_][-/])(?P<times>[x\u00d7](?!(?:86|64)(?!\d)))?"  # a factor; x86 is none
+    r"(?P<sign>[+\u2212-]?)(?P<digits>\d{1,3}(?:[,\u202f ]\d{3})+(?![\d])|\d+)"
+    r"(?:[.,](?P<fraction>\d+))?(?:[eE](?P<exponent>[+-]?\d{1,3}))?(?P<scale>[kKM](?![A-Za-z]))?"
 )
+_SCALES = {"": 0, "k": 3, "K": 3, "M": 6}
+_FACTOR_WORD = re.compile(
+    r"\b(?:(?P<two>twice|twofold|halv(?:e[sd]?|ing)|doubl(?:e[sd]?|ing))"
+    r"|(?P<three>threefold|tripl(?:e[sd]?|ing)|thrice)|(?P<four>fourfold|quadrupl(?:e[sd]?|ing)))\b",
+    re.IGNORECASE,
+)
+_FACTORS = {"two": 2.0, "three": 3.0, "four": 4.0}
+_WORD_REACH = 3
+"A factor in words is about a metric that stands at most so many words from it; else it is about a knob or a plan."
+_LARGEST_POWER = 300
+"Of ten, in a float."
 _UNIT = re.compile(
     r"(?:\s?(?:[-\u2013]|to|or|and)\s?\d[\d.,]*)?"  # the first of a range has the unit of the second
     r"[\s\u00a0\u202f-]?(?P<unit>" + "|".join(re.escape(u) for u in sorted(_UNITS, key=len, reverse=True)) + r")"
@@ -75,15 +91,26 @@ def claims_in(text: str) -> tuple[Claim, ...]:
         clause = plain[start:end]
         named = metric_words(clause)
         for match in _NUMBER.finditer(clause):
-            unit = _unit(clause, match.end())
+            unit = None if match["times"] else _unit(clause, match.end())
             metric = _nearest(named, match.start())
-            if unit is None and not _bare_claim(clause, match, metric):
+            if not (unit or match["times"] or _bare_claim(clause, match, metric)):
                 continue
             written = " ".join([match[0], unit["unit"]]) if unit else match[0]
             value, rounding = _value(match)
-            means = _UNITS[unit["unit"].lower()] if unit else ""
+            means = "x" if match["times"] else _UNITS[unit["unit"].lower()] if unit else ""
             found.append(Claim(written, value, rounding, means, metric))
+        found.extend(_in_words(clause, named))
     return tuple(found)
+
+
+def _in_words(clause: str, named: list[Named]) -> Iterator[Claim]:
+    """`halves TTFT`, `throughput doubles`: factors of a metric close by."""
+    for match in _FACTOR_WORD.finditer(clause):
+        for metric in named:
+            between = clause[min(metric.end, match.end()) : max(metric.start, match.start())]
+            if len(between.split()) <= _WORD_REACH and "_" not in between:
+                yield Claim(match[0], _FACTORS[match.lastgroup or "two"], 0.5, "x", metric)
+                break
 
 
 def _unit(clause: str, place: int) -> re.Match[str] | None:
@@ -121,7 +148,10 @@ def _bare_claim(clause: str, match: re.Match[str], metric: Named | None) -> bool
 
 
 def _value(match: re.Match[str]) -> tuple[float, float]:
-    fraction, exponent = match["fraction"] or "", int(match["exponent"] or 0)
+    """What it says, and half of its last digit's place. Beyond what a float holds it is infinite, which nothing is."""
+    fraction = match["fraction"] or ""
+    exponent = int(match["exponent"] or 0) + _SCALES[match["scale"] or ""]
     digits = re.sub(r"\D", "", match["digits"])
     value = float(f"{digits}.{fraction or 0}e{exponent}")
-    return value, 0.5 * 10.0 ** (exponent - len(fraction))
+    place = max(-_LARGEST_POWER, min(exponent - len(fraction), _LARGEST_POWER))
+    return value, 0.5 * 10.0**place

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-__all__ = ["LAUNCHES", "BlockValues", "noise", "noise_of_one"]
+__all__ = ["LAUNCHES", "BlockValues", "noise", "noise_of_one", "paired"]
 
 LAUNCHES = 4
 "Of a block: two of the baseline, two of the candidate."
@@ -15,7 +15,7 @@ LAUNCHES = 4
 
 @dataclass(frozen=True, slots=True)
 class BlockValues:
-    """One metric in a block's launches, in its own unit, every value above zero.
+    """One metric in a block's launches, in its own unit, every value zero or more; what needs a ratio, above zero.
 
     Under the null that the configs don't differ in it, the four values could have been dealt to the arms in any of
     C(4, 2) = 6 ways, each as likely: they are of the same requests at the same load.
@@ -37,6 +37,17 @@ class BlockValues:
         """Of logarithms: the candidate better by `log_margin` than it was (worse where that is negative)."""
         c, d = self.candidate
         return BlockValues(self.baseline, (c - log_margin, d - log_margin))
+
+    @property
+    def turned(self) -> BlockValues:
+        """The arms changed about: what is asked of the candidate is asked of the baseline."""
+        return BlockValues(self.candidate, self.baseline)
+
+
+def paired(values: Sequence[tuple[str, float]]) -> BlockValues:
+    """A block of (arm, value), two of each arm."""
+    (a, b), (c, d) = ([value for arm, value in values if arm == wanted] for wanted in ("A", "B"))
+    return BlockValues((a, b), (c, d))
 
 
 def noise(blocks: Sequence[BlockValues]) -> float | None:

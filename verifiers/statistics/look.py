@@ -21,7 +21,8 @@ Decision = Literal["go_on", "accept", "reject", "exhausted"]
 interval is below the least effect, or a guardrail is broken. exhausted: neither, and what is left can't settle it."""
 
 FUTILE = 0.1
-"Most probability of giving up, at any look, on a gain as large as the plan looks for."
+"""Most probability, over all looks together, that a gain as large as the plan looks for is held to be excluded. That
+the best case is below the least effect, or that what is left can't bring the evidence, may end it besides."""
 TAIL = 0.05
 "With which the ratio's interval may miss the truth at either end."
 
@@ -93,7 +94,8 @@ def look(blocks: Sequence[BlockValues], design: Design, rails: Mapping[str, Rail
 
     Accepts where the wager's wealth reaches 1 / level (so whatever the times of looking, at most `level` of the nulls
     get there) *and* the exact rank test has p <= level *and* the Hodges-Lehmann ratio reaches the least effect *and*
-    every guardrail is shown to be kept. Giving up never needs a level: it can only lower what is accepted.
+    every guardrail is shown to be kept, which may be asked at every look too (see `rail`). Giving up never needs a
+    level: it can only lower what is accepted.
     """
     if not blocks:
         reachable = smallest_blocked_p(design.most_blocks) <= design.level * (1 + 1e-12)
@@ -131,8 +133,7 @@ def look(blocks: Sequence[BlockValues], design: Design, rails: Mapping[str, Rail
 
 def _hopeless(logs: Sequence[BlockValues], effect: float, target: float) -> bool:
     """Whether the wager against "better by the target or more" has reached 1 / FUTILE."""
-    turned = [BlockValues(block.candidate, block.baseline) for block in (one.forgiven(-target) for one in logs)]
-    return wealth(turned, effect)[-1] >= 1 / FUTILE
+    return wealth([block.forgiven(-target).turned for block in logs], effect)[-1] >= 1 / FUTILE
 
 
 def _further(blocks: int, gain: float, effect: float, target: float, spread: float, design: Design) -> int | None:

@@ -11,21 +11,23 @@ from tools.measure.summary import summarise
 from verifiers.evidence import Evidence, TrialEvidence
 from verifiers.looking import whole_blocks
 from verifiers.statistics.harm import Harm, harm
+from verifiers.statistics.promise import clearly_broken
 from verifiers.verdict import Verdict, error, failed, passed
 
 RULE = "slices.kept"
 
 MARGIN = 0.25
 "Worsening of a slice, beyond chance, that is refused whatever the rest gained."
-SLACK = 1.1
-"A promise is broken in a slice where it is missed by more than 10 %: a slice has few requests."
+ROOM = 0.10
+"A promise is broken in a slice where every launch misses it by more: a slice has few requests."
 
 _JUDGED = ("mean_ttft_ms", "mean_e2el_ms", "p95_ttft_ms", "p95_e2el_ms")
 
 
 def verify(evidence: Evidence) -> Verdict:
     """Short and long prompts (by the words of the workload, before anything was sent), first and later turns: each
-    slice keeps the promises that the baseline's same slice keeps, and isn't worse beyond chance by more than MARGIN.
+    slice keeps the promises that the baseline's same slice keeps, or misses them by no more than ROOM, and isn't worse
+    beyond chance by more than MARGIN.
     """
     trials = evidence.confirmation
     blocks = whole_blocks(trials)
@@ -44,7 +46,7 @@ def verify(evidence: Evidence) -> Verdict:
     asked = [found for name, summaries in whole.items() for found in _harms(name, blocks, summaries)]
     harmed = [found for found in asked if found.shown(len(asked))]
     if harmed:
-        return failed(RULE, max(harmed, key=lambda found: found.rail.worse).said, *trials)
+        return failed(RULE, max(harmed, key=lambda found: found.worse).said, *trials)
     return passed(RULE, f"no slice ({', '.join(whole)}) is worse beyond chance or breaks a promise it kept", *trials)
 
 
@@ -85,7 +87,7 @@ def _broken(blocks: tuple[tuple[TrialEvidence, ...], ...], summaries: Summaries,
         values = {
             arm: [summaries[t.id].get(metric, float("inf")) for t in promised if t.arm == arm] for arm in ("A", "B")
         }
-        if values["A"] and median(values["A"]) <= bound and median(values["B"]) > bound * SLACK:
+        if clearly_broken(values["A"], values["B"], bound, ROOM):
             return f"{metric} is {median(values['B']):.4g} where the baseline keeps the promise of {bound:g}"
     return ""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tools.measure.latency import e2el_s, itl_s, tpot_s, ttft_s
-from tools.measure.measurement import Measurement
+import math
+
+from tools.measure.summary import METRICS, samples_ms
 from verifiers.evidence import Evidence, TrialEvidence
 from verifiers.looking import whole_blocks
 from verifiers.statistics.harm import Harm, harm
@@ -16,7 +17,6 @@ MARGIN = 0.25
 
 _TAILS = ("p95", "p99", "max")
 _OWN_TAIL = ("p95", "p99")
-_SECONDS = {"ttft": ttft_s, "e2el": e2el_s, "tpot": tpot_s}
 
 
 def verify(evidence: Evidence) -> Verdict:
@@ -35,6 +35,8 @@ def verify(evidence: Evidence) -> Verdict:
     if not blocks or any(trial.measurement is None for block in blocks for trial in block):
         return error(RULE, "no whole block of the confirmation was measured", *trials)
     family = family if metric.endswith("_ms") and statistic != "max" else "e2el"
+    if f"p95_{family}_ms" not in METRICS:
+        return error(RULE, f"{metric} is of no family of latencies that has a tail", *trials)
     found: list[Harm] = []
     for tail in _TAILS:
         values = [[(trial.arm, _tail(trial, tail, family)) for trial in block] for block in blocks]
@@ -58,13 +60,7 @@ def verify(evidence: Evidence) -> Verdict:
 def _tail(trial: TrialEvidence, tail: str, family: str) -> float | None:
     if tail != "max":
         return trial.summary.get(f"{tail}_{family}_ms")
-    return None if trial.measurement is None else _longest_ms(trial.measurement, family)
-
-
-def _longest_ms(measurement: Measurement, family: str) -> float | None:
-    if family in _SECONDS:
-        each = [_SECONDS[family](record) for record in measurement.records if record.outcome != "failed"]
-    else:
-        each = [max(itl_s(record), default=None) for record in measurement.records if record.outcome != "failed"]
-    known = [value * 1000 for value in each if value is not None]
-    return max(known, default=None)
+    if trial.measurement is None:
+        return None
+    # A failed request is longer than any other: if few failed, the percentiles don't see it, and if many, they say so.
+    return max((value for value in samples_ms(trial.measurement, family) if math.isfinite(value)), default=None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tools.measure.measurement import Measurement
 from tools.service.soak import soaking
 from verifiers.evidence import Evidence, TrialEvidence
+from verifiers.faults import HARNESS_FAULTS
 from verifiers.verdict import Verdict, error, failed, inconclusive, passed
 
 RULE = "headroom.soak"
@@ -19,8 +20,6 @@ MOST_PREEMPTIONS = 1.0
 _CLOCK_S = 1.0
 "The OS tells a process's start in ticks since boot; two readings of it differ by some milliseconds."
 
-_OURS = ("port_taken", "model_missing")
-
 
 def verify(evidence: Evidence) -> Verdict:
     """One fresh launch of the candidate under `tools.service.soak`: all at once, then above the promised load."""
@@ -31,7 +30,7 @@ def verify(evidence: Evidence) -> Verdict:
         if trial.config != evidence.candidate:
             return failed(RULE, f"trial {trial.id} soaked another config than the candidate", trial)
         if trial.measurement is None:
-            tell = error if trial.failure in _OURS else failed
+            tell = error if trial.failure in HARNESS_FAULTS else failed
             return tell(RULE, f"the server didn't survive the soak: {trial.failure or 'no measurement'}", trial)
         if trial.spec_digest != soaking(evidence.deployment.workload).digest:
             return failed(RULE, f"trial {trial.id} wasn't loaded as a soak is", trial)

@@ -12,6 +12,7 @@ from tools.errors import UserError
 from tools.manifests.yaml_file import YamlFile
 from tools.targets.knobs import Config
 from verifiers.evidence import Evidence, TrialEvidence
+from verifiers.faults import HARNESS_FAULTS
 from verifiers.verdict import Verdict, error, failed, inconclusive, passed
 
 RULE = "rollback.drill"
@@ -70,7 +71,8 @@ def _config(evidence: Evidence, text: str) -> Config | None:
 def _speed(evidence: Evidence, trial: TrialEvidence) -> Verdict:
     """Is the objective inside the band of the baseline's launches on the same requests?"""
     if trial.measurement is None:
-        return failed(RULE, f"the reverted config doesn't run: {trial.failure or 'no measurement'}", trial)
+        tell = error if trial.failure in HARNESS_FAULTS else failed
+        return tell(RULE, f"the reverted config doesn't run: {trial.failure or 'no measurement'}", trial)
     metric = evidence.deployment.objective.metric
     launches = [t for t in evidence.confirmation if t.arm == "A"]
     same = [t for t in launches if (t.seed, t.load_factor) == (trial.seed, trial.load_factor)]

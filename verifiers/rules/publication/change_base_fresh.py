@@ -9,7 +9,10 @@ RULE = "change.base_fresh"
 
 
 def verify(evidence: Evidence) -> Verdict:
-    """Neither the deployment file nor the commit under it moved between the run's first entry and now."""
+    """The deployment file is what it was at the run's first entry: in the checkout, and in the commit to build on.
+
+    Commits that came since and left the file alone don't matter.
+    """
     change = evidence.change
     started = evidence.of_kind("run.started")
     if change is None or not started:
@@ -25,10 +28,9 @@ def verify(evidence: Evidence) -> Verdict:
         return failed(
             RULE, f"the change names {change.base_head[:12]} as its base, the run began on {base['head'][:12]}"
         )
-    if change.current_head != change.base_head:
-        return failed(
-            RULE,
-            f"the base moved from {change.base_head[:12]} to {change.current_head[:12]} since the run began; "
-            "tune again from there",
-        )
-    return passed(RULE, f"{change.file} and its base {change.base_head[:12]} are as the run found them")
+    if change.current_head == change.base_head:
+        return passed(RULE, f"{change.file} and its base {change.base_head[:12]} are as the run found them")
+    moved = f"the base moved from {change.base_head[:12]} to {change.current_head[:12]} since the run began"
+    if change.current_object != base["object"]:
+        return failed(RULE, f"{moved}, and {change.file} isn't there what it was; tune again from there")
+    return passed(RULE, f"{moved}, and {change.file} is there what the run found")

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from verifiers.evidence import Evidence
+from verifiers.faults import HARNESS_FAULTS
 from verifiers.verdict import Verdict, error, failed, passed
 
 RULE = "integrity.faults"
 
 _SEVERITY = ("FAIL", "ERROR", "INCONCLUSIVE")
-_OURS = ("port_taken", "unreachable")
-"""Kinds of failure that say nothing about the config."""
 
 
 def verify(evidence: Evidence) -> Verdict:
@@ -28,7 +27,7 @@ def verify(evidence: Evidence) -> Verdict:
             continue
         failure = trial.data["failure"]
         if failure and entry.data["status"] != "ERROR":
-            whose = "the harness's own fault" if failure["kind"] in _OURS else "a failed launch"
+            whose = "the harness's own fault" if failure["kind"] in HARNESS_FAULTS else "a failed launch"
             return failed(RULE, f"{entry.data['trial']}: {whose} ({failure['kind']}) was judged {entry.data['status']}")
     finalist = next((entry.data["trial"] for entry in evidence.of_kind("finalist")), None)
     chosen = trials.get(finalist) if finalist else None
