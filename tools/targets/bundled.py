@@ -174,6 +174,14 @@ class BundledTarget:
         if port_is_open(urlsplit(endpoint.base_url).port or 0):
             raise ControlError(f"{endpoint.base_url}: the server has ended, but something else listens on its port")
 
+    def restore(self) -> tuple[str, ...]:
+        """End every server that is still there, at once; which, a clause each. Servers of others are never touched, so
+        there is nothing else to put back."""
+        left = [self._running.pop(pid) for pid in tuple(self._running)]
+        for process in left:
+            process.stop(grace_s=0.0)
+        return tuple(f"server process {process.pid} was still running, and is ended" for process in left)
+
     def model_digest(self) -> str:
         """The digest that a server of this model has to state."""
         return model_digest(self.model_dir)
@@ -276,7 +284,7 @@ class BundledTarget:
 
 
 def _knob(row: KnobRow) -> Knob:
-    shared = [field.name for field in dataclasses.fields(Knob) if field.name != "auto"]
+    shared = {field.name for field in dataclasses.fields(Knob)} & {field.name for field in dataclasses.fields(KnobRow)}
     return Knob(**{name: getattr(row, name) for name in shared}, auto=row.placeholder)
 
 

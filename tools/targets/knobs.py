@@ -44,6 +44,8 @@ class Knob:
     auto: Value | None = None
     "The value that lets the engine choose; the effective value may then differ from the one asked for."
     flag: str = ""
+    only_when: tuple[str, tuple[Value, ...]] | None = None
+    "Another knob and its values: this one has an effect only where that one has one of them. None: always."
 
     def check(self, value: object) -> Value:
         """`value` if this knob can take it.
@@ -78,7 +80,10 @@ class Knob:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Knob:
-        return cls(**{**data, "choices": tuple(data["choices"])})
+        row = {**data, "choices": tuple(data["choices"])}
+        if (condition := data.get("only_when")) is not None:
+            row["only_when"] = (condition[0], tuple(condition[1]))
+        return cls(**row)
 
 
 @dataclass(frozen=True)
@@ -139,6 +144,33 @@ class KnobSpace:
         """
         given = {name: self[name].check(value) for name, value in values.items()}
         return Config({knob.name: given.get(knob.name, knob.default) for knob in self})
+
+    def active(self, values: Mapping[str, Value]) -> frozenset[str]:
+        """Names of the knobs that have an effect in `values`, a full config.
+
+        A knob whose condition names a knob that isn't in effect itself has none either.
+
+        Raises:
+            KnobError: conditions that form a circle, or name a knob that neither this space nor `values` has.
+        """
+        found: dict[str, bool] = {}
+        for name in self.knobs:
+            self._is_active(name, values, found, ())
+        return frozenset(name for name in self.knobs if found[name])
+
+    def _is_active(self, name: str, values: Mapping[str, Value], found: dict[str, bool], path: tuple[str, ...]) -> bool:
+        if name in path:
+            raise KnobError(f"knob {name}: its condition leads back to itself, through {' and '.join(path)}")
+        if name not in found:
+            condition = self.knobs[name].only_when if name in self.knobs else None
+            found[name] = True
+            if condition is not None:
+                other, wanted = condition
+                if other not in values:
+                    raise KnobError(f"knob {name}: its condition names {other!r}, which this config doesn't have")
+                holds = any(type(values[other]) is type(value) and values[other] == value for value in wanted)
+                found[name] = self._is_active(other, values, found, (*path, name)) and holds
+        return found[name]
 
     def to_json(self) -> list[dict[str, Any]]:
         return [knob.to_json() for knob in self]

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from tools.redaction import redacted
 from tools.targets import supervise
 from tools.targets.control import ControlClient, ControlError
 from tools.targets.failures import classify
@@ -24,7 +25,8 @@ LOOPBACK = "127.0.0.1"
 TAIL_LINES = 40
 _ALLOWED = ("PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "XDG_CACHE_HOME")
 _ALLOWED_PREFIXES = ("LC_", "OMP_", "MKL_", "KMP_", "GOMP_", "CUDA_", "NVIDIA_", "TORCH_", "TRITON_", "HF_")
-_SECRETS = ("HF_TOKEN", "HF_HUB_TOKEN")
+_QUIETENERS = ("DISABLE_TELEMETRY", "DO_NOT_TRACK", "VLLM_NO_USAGE_STATS")
+_SECRET_WORDS = ("TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "AUTH")
 
 
 def allowed_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -33,7 +35,8 @@ def allowed_environment(environment: Mapping[str, str] | None = None) -> dict[st
     return {
         name: value
         for name, value in source.items()
-        if (name in _ALLOWED or name.startswith(_ALLOWED_PREFIXES)) and name not in _SECRETS
+        if (name in _ALLOWED or name in _QUIETENERS or name.startswith(_ALLOWED_PREFIXES))
+        and not any(word in name.upper() for word in _SECRET_WORDS)
     }
 
 
@@ -105,12 +108,12 @@ class ServerProcess:
         return self._supervisor.poll()
 
     def log_tail(self, lines: int = TAIL_LINES) -> str:
-        """The last lines of what it printed."""
+        """The last lines of what it printed, without secrets."""
         text = ""
         for part in (self.log.with_name(self.log.name + ".1"), self.log):
             with contextlib.suppress(FileNotFoundError):
                 text += part.read_text(errors="replace")
-        return "\n".join(text.splitlines()[-lines:])
+        return redacted("\n".join(text.splitlines()[-lines:]))
 
     def wait_ready(self, base_url: str, *, path: str = "/health", timeout_s: float) -> float:
         """Wait until GET `path` answers 200; seconds since the start.
