@@ -1,10 +1,11 @@
-"""What the search promises: it learns, it explores, it never repeats itself, and a replay gives the same answers."""
+"""What every strategy promises: it never repeats itself, a replay gives the same answers, and it learns."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from random import Random
 
 import pytest
@@ -12,7 +13,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tools.canonical import digest
-from tools.search import Observation, Search, SearchSpace
+from tools.errors import UserError
+from tools.search import (
+    STRATEGIES,
+    Forecast,
+    Observation,
+    Prior,
+    Problem,
+    Region,
+    SearchSpace,
+    Strategy,
+    reason_to_stop,
+    recommended,
+    strategy,
+    worth_repeating,
+)
 from tools.targets.knobs import Config, Knob, KnobError, KnobSpace, Value
 
 SPACE = KnobSpace(
@@ -28,8 +43,12 @@ SPACE = KnobSpace(
     }
 )
 BASELINE = SPACE.resolve({"seats": 1, "chunk_tokens": 16384, "prefix_cache": False})
+HERE = [name for name in STRATEGIES if name != "smac" or find_spec("smac") is not None]
+QUICK = [name for name in HERE if name not in ("gp", "smac")]
+"Strategies whose answers cost little; the others have one test of their own."
 
 Surface = Callable[[Mapping[str, Value]], float]
+Crash = Callable[[Mapping[str, Value]], bool]
 
 
 def latency_ms(patch: Mapping[str, Value]) -> float:
@@ -45,15 +64,18 @@ def out_of_memory(patch: Mapping[str, Value]) -> bool:
     return float(point["seats"]) * float(point["chunk_tokens"]) > 32 * 2048
 
 
-def observe(patch: Mapping[str, Value], surface: Surface = latency_ms) -> Observation:
-    if out_of_memory(patch):
-        return Observation(patch, None, feasible=False)
+def observe(patch: Mapping[str, Value], surface: Surface = latency_ms, crash: Crash = out_of_memory) -> Observation:
+    if crash(patch):
+        return Observation(patch, None, feasible=False, kind="oom")
     return Observation(patch, surface(patch), feasible=True)
 
 
-def searched(seed: int, turns: int, *, surface: Surface = latency_ms, explore_share: float = 0.25) -> list[Observation]:
-    search = Search(SPACE, BASELINE, lower_is_better=True, seed=seed, explore_share=explore_share)
-    history: list[Observation] = []
+def made(name: str, seed: int = 0, **more: object) -> Strategy:
+    return strategy(name, Problem(SPACE, BASELINE, lower_is_better=True, seed=seed, **more))  # type: ignore[arg-type]
+
+
+def searched(name: str, seed: int, turns: int, surface: Surface = latency_ms) -> list[Observation]:
+    search, history = made(name, seed), [Observation({}, surface({}), feasible=True, from_search=False)]
     for _ in range(turns):
         patch = search.ask(history)
         assert patch is not None
@@ -61,97 +83,51 @@ def searched(seed: int, turns: int, *, surface: Surface = latency_ms, explore_sh
     return history
 
 
-def drawn(seed: int, turns: int, *, surface: Surface = latency_ms) -> list[Observation]:
-    """The same, with every turn drawn at random."""
-    return searched(seed, turns, surface=surface, explore_share=1.0)
+def best(history: list[Observation]) -> float:
+    return min(seen.objective for seen in history if seen.objective is not None)
 
 
-def test_the_same_history_gives_the_same_patch_in_a_new_search() -> None:
-    history = searched(seed=3, turns=9)
-    again = Search(SPACE, BASELINE, lower_is_better=True, seed=3)
-    for turn, seen in enumerate(history):
+@pytest.mark.parametrize("name", QUICK)
+def test_the_same_history_gives_the_same_patch_and_none_is_tried_twice(name: str) -> None:
+    history = searched(name, seed=3, turns=7)
+    again = made(name, seed=3)
+    for turn, seen in enumerate(history[1:], start=1):
         assert again.ask(history[:turn]) == seen.patch
+    assert len({digest(dict(seen.patch)) for seen in history}) == len(history)
 
 
-def test_another_seed_searches_elsewhere() -> None:
-    assert [seen.patch for seen in searched(1, 4)] != [seen.patch for seen in searched(2, 4)]
+@pytest.mark.parametrize("name", [name for name in HERE if name not in QUICK])
+def test_a_dear_strategy_keeps_the_same_promises(name: str) -> None:
+    class Formula:
+        def forecast(self, config: Config) -> Forecast:
+            return Forecast(feasible=not out_of_memory(config.values), kind="oom")
+
+    search, again = (made(name, seed=3, oracle=Formula(), priors=(Prior({"seats": 512}),)) for _ in range(2))
+    history = [observe({}), *(observe(seen.patch) for seen in searched("random", 3, 4)[1:])]
+    patch = search.ask(history)
+    assert patch is not None
+    assert patch == again.ask(history)
+    assert not out_of_memory(patch)
+    assert digest(patch) not in {digest(dict(seen.patch)) for seen in history}
 
 
-def test_no_patch_is_proposed_twice_nor_is_the_baseline() -> None:
-    digests = [digest(dict(seen.patch)) for seen in searched(seed=0, turns=25)]
-    assert len(set(digests)) == 25
-    assert digest({}) not in digests
+@pytest.mark.parametrize("name", QUICK)
+def test_another_seed_searches_elsewhere(name: str) -> None:
+    assert [seen.patch for seen in searched(name, 1, 4)] != [seen.patch for seen in searched(name, 2, 4)]
 
 
-def test_a_patch_names_only_tunable_knobs_that_differ_from_the_baseline() -> None:
-    for seen in searched(seed=5, turns=12):
-        for name, value in seen.patch.items():
-            assert SPACE[name].tunable
-            assert SPACE[name].check(value) != BASELINE.values[name]
+@pytest.mark.parametrize("name", QUICK)
+def test_a_patch_names_only_tunable_knobs_that_differ_from_the_baseline(name: str) -> None:
+    for seen in searched(name, seed=5, turns=6)[1:]:
+        for knob, value in seen.patch.items():
+            assert SPACE[knob].tunable
+            assert SPACE[knob].check(value) != BASELINE.values[knob]
 
 
-def test_an_infeasible_region_is_learned_from_the_crashes_alone() -> None:
-    """Every config that runs is as good as another, so nothing but the crashes tells them apart."""
-
-    def flat(patch: Mapping[str, Value]) -> float:
-        return 100.0
-
-    def crashes(history: list[Observation]) -> int:
-        turns = [seen for index, seen in enumerate(history) if index >= 8 and index % 4 != 3]
-        return sum(not seen.feasible for seen in turns)
-
-    learned = sum(crashes(searched(seed, 24, surface=flat)) for seed in range(12))
-    random = sum(crashes(drawn(seed, 24, surface=flat)) for seed in range(12))
-    assert learned < 0.75 * random
-
-
-def test_search_beats_random_draws_in_the_median_over_seeds() -> None:
-    def best(history: list[Observation]) -> float:
-        return min(seen.objective for seen in history if seen.objective is not None)
-
-    learned = statistics.median(best(searched(seed, 24)) for seed in range(7))
-    random = statistics.median(best(drawn(seed, 24)) for seed in range(7))
-    assert learned < random
-
-
-def test_priors_come_first_and_do_not_narrow_the_space() -> None:
-    priors: list[dict[str, Value]] = [{"seats": 32}, {"seats": 32, "prefix_cache": True}]
-    search = Search(SPACE, BASELINE, lower_is_better=True, seed=0, priors=priors)
-    history: list[Observation] = []
-    asked = []
-    for _ in range(10):
-        patch = search.ask(history)
-        assert patch is not None
-        asked.append(patch)
-        history.append(observe(patch))
-    assert asked[:2] == priors
-    assert any("chunk_tokens" in patch or "block_size" in patch for patch in asked[2:])
-
-
-def test_every_fourth_turn_ignores_what_was_learned() -> None:
-    good = [Observation({"seats": n}, 1.0 + n, feasible=True) for n in (2, 3, 4)]
-    bad = [Observation({"seats": n}, 9e9, feasible=True) for n in (2, 3, 4)]
-    search = Search(SPACE, BASELINE, lower_is_better=True, seed=8, explore_share=0.25)
-    assert search.ask(good) == search.ask(bad)
-
-
-def test_a_missed_promise_is_avoided_though_its_objective_is_best() -> None:
-    """The objective falls without end as seats grow; the promise forbids more than eight of them."""
-    search = Search(SPACE, BASELINE, lower_is_better=True, seed=1)
-    history: list[Observation] = []
-    for _ in range(30):
-        patch = search.ask(history)
-        assert patch is not None
-        seats = float({**BASELINE.values, **patch}["seats"])
-        history.append(Observation(patch, 1000 / seats, feasible=True, constraints={"p95_tpot_ms": (seats - 8) / 8}))
-    late = [seen for index, seen in enumerate(history) if index >= 15 and index % 4 != 3]
-    kept = sum(seen.constraints["p95_tpot_ms"] <= 0 for seen in late)
-    assert kept > len(late) / 2
-
-
-def test_a_space_that_is_used_up_says_so() -> None:
+@pytest.mark.parametrize("name", ["random", "tpe", "guided"])
+def test_a_space_that_is_used_up_says_so(name: str) -> None:
     small = SPACE.only(frozenset({"block_size", "prefix_cache"}))
-    search = Search(small, BASELINE, lower_is_better=True, seed=0)
+    search = strategy(name, Problem(small, BASELINE, lower_is_better=True, seed=0))
     history: list[Observation] = []
     while (patch := search.ask(history)) is not None:
         history.append(observe(patch))
@@ -159,30 +135,134 @@ def test_a_space_that_is_used_up_says_so() -> None:
     assert len(history) == 7
 
 
+@pytest.mark.parametrize("name", QUICK)
+def test_what_the_oracle_refuses_is_never_proposed(name: str) -> None:
+    class Formula:
+        def forecast(self, config: Config) -> Forecast:
+            return Forecast(feasible=not out_of_memory(config.values), kind="oom")
+
+    search, history = made(name, oracle=Formula(), priors=(Prior({"seats": 512}),)), [observe({})]
+    for _ in range(6):
+        patch = search.ask(history)
+        assert patch is not None
+        assert not out_of_memory(patch)
+        history.append(observe(patch))
+
+
+@pytest.mark.parametrize("name", ["tpe", "guided"])
+def test_priors_come_first_the_heaviest_before_all_and_do_not_narrow_the_space(name: str) -> None:
+    priors = (Prior({"seats": 32}), Prior({"seats": 32, "prefix_cache": True}, weight=2.0))
+    search, history = made(name, priors=priors), [observe({})]
+    for _ in range(7):
+        patch = search.ask(history)
+        assert patch is not None
+        history.append(observe(patch))
+    assert [history[1].patch, history[2].patch] == [priors[1].patch, priors[0].patch]
+    assert any("chunk_tokens" in seen.patch or "block_size" in seen.patch for seen in history[3:])
+
+
+def test_guided_finds_in_few_trials_what_others_miss() -> None:
+    def median(name: str) -> float:
+        return statistics.median(best(searched(name, seed, 15)) for seed in range(3))
+
+    assert median("guided") < 1.1 * 60 < min(median("tpe"), median("random"))
+
+
+def test_an_infeasible_region_is_learned_from_the_crashes_alone() -> None:
+    """Every config that runs is as good as another, so nothing but the crashes tells them apart."""
+
+    def crashes(name: str) -> int:
+        histories = [searched(name, seed, 16, surface=lambda patch: 100.0) for seed in range(3)]
+        return sum(not seen.feasible for history in histories for seen in history[5:])
+
+    assert crashes("guided") < 0.75 * crashes("random")
+
+
+@pytest.mark.parametrize("name", ["tpe", "guided"])
+def test_a_missed_promise_is_avoided_though_its_objective_is_best(name: str) -> None:
+    """The objective falls without end as seats grow; the promise forbids more than eight of them."""
+    search, history = made(name, seed=1), list[Observation]()
+    for _ in range(20):
+        patch = search.ask(history)
+        assert patch is not None
+        seats = float({**BASELINE.values, **patch}["seats"])
+        history.append(Observation(patch, 1000 / seats, feasible=True, constraints={"p95_tpot_ms": (seats - 8) / 8}))
+    late = [seen for index, seen in enumerate(history) if index >= 8 and index % 4 != 3]
+    assert sum(seen.kept for seen in late) > len(late) / 2
+
+
+def test_while_no_promise_is_kept_the_search_makes_for_it() -> None:
+    search, history = made("guided", seed=1), [Observation({}, 1.0, feasible=True, constraints={"p95_ttft_ms": 31.0})]
+    for _ in range(12):
+        patch = search.ask(history)
+        assert patch is not None
+        chunk = float({**BASELINE.values, **patch}["chunk_tokens"])
+        history.append(Observation(patch, 1.0, feasible=True, constraints={"p95_ttft_ms": chunk / 128 - 1}))
+    assert any(seen.kept for seen in history)
+
+
+@pytest.mark.parametrize("number", [3, 7, 11])
+def test_a_fixed_share_of_turns_ignores_what_was_learned_and_believed(number: int) -> None:
+    patches: list[dict[str, Value]] = [{"seats": 2 + turn} for turn in range(number)]
+    good = [Observation(patch, 1.0 + turn, feasible=True) for turn, patch in enumerate(patches)]
+    bad = [Observation(patch, 9e9 - turn, feasible=turn % 2 == 0) for turn, patch in enumerate(patches)]
+    believing = made("guided", priors=(Prior({"seats": 64}),), regions=(Region("seats", low=400),))
+    assert made("guided").ask(good) == believing.ask(bad)
+
+
+@given(st.floats(0.05, 1.0), st.integers(1, 60))
+def test_the_explored_share_is_never_below_what_was_asked(share: float, turns: int) -> None:
+    from tools.search.guided import Guided
+
+    guided = Guided(Problem(SPACE, BASELINE, lower_is_better=True, seed=0, explore_share=share))
+    assert sum(guided.explores(turn) for turn in range(turns)) >= math.floor(turns / math.ceil(1 / share))
+
+
+def test_a_region_shifts_the_search_and_a_wrong_one_masks_nothing() -> None:
+    def shares(region: Region) -> tuple[float, float]:
+        search, history = made("guided", seed=2, regions=(region,)), [observe({})]
+        for _ in range(15):
+            patch = search.ask(history)
+            assert patch is not None
+            history.append(observe(patch))
+        held = [region.holds(seen.patch.get("chunk_tokens", 16384)) for seen in history[1:]]
+        return sum(held[:6]) / 6, best(history)
+
+    right, wrong = Region("chunk_tokens", 256, 1024, weight=0.8), Region("chunk_tokens", 8000, None, weight=0.8)
+    assert shares(right)[0] >= 0.5
+    assert shares(wrong)[1] < 1.5 * 60
+
+
 def test_a_trial_of_a_knob_that_is_no_longer_tunable_still_counts_as_tried() -> None:
-    search = Search(
-        SPACE.only(frozenset({"prefix_cache"})), Config({"prefix_cache": False}), lower_is_better=True, seed=0
-    )
-    assert search.ask([Observation({"prefix_cache": True}, 1.0, feasible=True)]) is None
+    problem = Problem(SPACE.only(frozenset({"prefix_cache"})), Config({"prefix_cache": False}), True, seed=0)
+    for name in ("random", "tpe", "guided"):
+        assert strategy(name, problem).ask([Observation({"prefix_cache": True}, 1.0, feasible=True)]) is None
 
 
-def test_a_number_without_bounds_is_refused_by_name() -> None:
+def test_what_cannot_be_searched_is_refused_by_name() -> None:
     unbounded = KnobSpace({"depth": Knob("depth", "int", 1, "")})
     with pytest.raises(KnobError, match="depth"):
-        Search(unbounded, Config({"depth": 1}), lower_is_better=True, seed=0).ask([])
+        strategy("guided", Problem(unbounded, Config({"depth": 1}), True, seed=0)).ask([])
+    with pytest.raises(UserError, match="expected one of random, tpe"):
+        made("annealing")
+    with pytest.raises(ValueError, match="explore_share"):
+        made("guided", explore_share=0.0)
+    if find_spec("smac") is None:
+        with pytest.raises(UserError, match="pip install"):
+            made("smac")
 
 
-@settings(max_examples=25, deadline=None)
-@given(seed=st.integers(0, 2**32), turns=st.integers(1, 6), crash_share=st.floats(0, 1))
-def test_every_answer_is_a_config_that_the_knobs_accept(seed: int, turns: int, crash_share: float) -> None:
-    chance, search = Random(seed), Search(SPACE, BASELINE, lower_is_better=False, seed=seed)
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 2**32), turns=st.integers(1, 5), crash_share=st.floats(0, 1), sign=st.sampled_from([1, -1]))
+def test_every_answer_is_a_config_that_the_knobs_accept(seed: int, turns: int, crash_share: float, sign: int) -> None:
+    chance, search = Random(seed), made("guided", seed)
     history: list[Observation] = []
     for _ in range(turns):
         patch = search.ask(history)
         assert patch
         SPACE.resolve({**BASELINE.values, **patch})
         crashed = chance.random() < crash_share
-        history.append(Observation(patch, None if crashed else chance.random(), feasible=not crashed))
+        history.append(Observation(patch, None if crashed else sign * chance.random(), feasible=not crashed))
 
 
 @given(st.integers(1, 512))
@@ -191,3 +271,34 @@ def test_rounding_keeps_small_numbers_and_moves_none_by_more_than_an_eighth(seat
     rounded = float(space.patch({"seats": seats}).get("seats", 1))
     assert abs(rounded - seats) <= seats / 8
     assert seats > 8 or rounded == seats
+
+
+def noisy(history: list[Observation], share: float) -> list[Observation]:
+    chance = Random(0)
+    return [
+        Observation(seen.patch, seen.objective * math.exp(chance.gauss(0, share)), feasible=True)
+        for seen in history
+        if seen.objective is not None
+    ]
+
+
+def test_it_says_when_nothing_is_left_to_gain_and_not_before() -> None:
+    problem = Problem(SPACE, BASELINE, lower_is_better=True, seed=0, noise=0.02, min_effect=0.01)
+    assert reason_to_stop(problem, searched("guided", 0, 9)) is None
+    flat = [Observation(seen.patch, 100.0, feasible=True) for seen in searched("guided", 0, 16)]
+    said = reason_to_stop(problem, noisy(flat, 0.02))
+    assert said is not None
+    assert said.startswith("expected improvement below noise: ")
+    assert said.endswith("noise 2.0%")
+
+
+def test_a_lucky_launch_is_worth_repeating_and_is_not_what_is_recommended() -> None:
+    problem = Problem(SPACE, BASELINE, lower_is_better=True, seed=0, noise=0.05)
+    history = searched("guided", 4, 14)
+    steady = recommended(problem, history)
+    assert steady is not None
+    assert latency_ms(steady) == best(history)
+    near = {**steady, "block_size": 64}
+    lucky = [*history, Observation(near, 0.8 * best(history), feasible=True)]
+    assert worth_repeating(problem, lucky) == near
+    assert worth_repeating(problem, [*lucky, Observation(near, best(history), feasible=True)]) != near
