@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
-from agents.view import View
+from agents.view import ProfileSubject, View
 from tools.errors import UserError
-from tools.targets.knobs import Knob, KnobSpace, Value
+from tools.measure.summary import METRICS
+from tools.targets.knobs import Knob, Value
 
 __all__ = [
     "ACTION_KINDS",
     "Action",
     "ActionError",
     "ActionKind",
+    "Direction",
     "Effect",
     "Finish",
     "Inspect",
+    "InspectSubject",
     "Measure",
+    "Profile",
     "Propose",
     "Search",
-    "action_schema",
+    "Weigh",
+    "WeighedRegion",
     "check_action",
     "parse_action",
 ]
 
 Effect = Literal["read", "measure"]
-ActionKind = Literal["propose", "search", "measure", "inspect", "finish"]
+ActionKind = Literal["propose", "search", "measure", "weigh", "inspect", "profile", "finish"]
+Direction = Literal["lower", "higher"]
+InspectSubject = Literal["trial", "log", "metrics"]
 
 
 class ActionError(ValueError):
@@ -46,18 +54,28 @@ class _Action(BaseModel):
 
 
 class Propose(_Action):
-    """Try one config: `patch` against the baseline, and why it should help."""
+    """Try one config: `patch` against the baseline, why it should help, and which metrics should move which way."""
 
     effect: ClassVar[Effect] = "measure"
     kind: Literal["propose"] = "propose"
     patch: dict[str, Value] = Field(min_length=1, max_length=64)
     hypothesis: str = Field(max_length=400)
+    expect: dict[str, Direction] = Field(default={}, max_length=16)
+    "Metric -> the way it should move. The harness judges it by what is measured."
 
-    @field_validator("patch", mode="before")
+    @field_validator("patch", "expect", mode="before")
     @classmethod
-    def _without_nulls(cls, patch: object) -> object:
-        # A strict schema makes a model name every knob; null is how it leaves one alone.
-        return {k: v for k, v in patch.items() if v is not None} if isinstance(patch, dict) else patch
+    def _without_nulls(cls, named: object) -> object:
+        # A strict schema makes a model name every knob and metric; null is how it leaves one alone.
+        return {k: v for k, v in named.items() if v is not None} if isinstance(named, dict) else named
+
+    @field_validator("expect")
+    @classmethod
+    def _of_metrics(cls, expect: dict[str, Direction]) -> dict[str, Direction]:
+        if unknown := sorted(expect.keys() - set(METRICS)):
+            near = difflib.get_close_matches(unknown[0], METRICS, n=1)
+            raise ValueError(f"unknown metric {unknown[0]!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        return expect
 
     @property
     def cost(self) -> int:
@@ -89,11 +107,53 @@ class Measure(_Action):
         return 1
 
 
+class WeighedRegion(BaseModel):
+    """A belief: the best value of `knob` lies between `low` and `high`, or among `values`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    knob: str = Field(min_length=1, max_length=64)
+    low: float | None = None
+    high: float | None = None
+    values: tuple[Value, ...] = Field(default=(), max_length=16)
+    weight: float = Field(ge=0, le=1)
+    "How sure: 0 not at all, 1 as sure as can be."
+    why: str = Field(default="", max_length=200)
+
+    @field_validator("values", mode="before")
+    @classmethod
+    def _none_is_none(cls, values: object) -> object:
+        return () if values is None else values
+
+    @model_validator(mode="after")
+    def _says_something(self) -> WeighedRegion:
+        if bool(self.values) == (self.low is not None or self.high is not None):
+            raise ValueError(f"region of {self.knob}: expected either low and high, or values")
+        if self.low is not None and self.high is not None and self.low > self.high:
+            raise ValueError(f"region of {self.knob}: expected low <= high, found {self.low:g} > {self.high:g}")
+        return self
+
+
+class Weigh(_Action):
+    """Tell the search where the best lies, as far as one believes. It shifts the search, and masks nothing."""
+
+    kind: Literal["weigh"] = "weigh"
+    regions: tuple[WeighedRegion, ...] = Field(min_length=1, max_length=4)
+
+
 class Inspect(_Action):
-    """Read an earlier trial in full."""
+    """Read more of an earlier trial: its config and outcome, the end of its log, or all its metrics."""
 
     kind: Literal["inspect"] = "inspect"
     trial: str = Field(min_length=1, max_length=64)
+    subject: InspectSubject = "metrics"
+
+
+class Profile(_Action):
+    """Read what the run has recorded of the machine, its limits, the baseline alone, or where the time goes."""
+
+    kind: Literal["profile"] = "profile"
+    subject: ProfileSubject
 
 
 class Finish(_Action):
@@ -103,12 +163,11 @@ class Finish(_Action):
     reason: str = Field(max_length=400)
 
 
-Action = Annotated[Propose | Search | Measure | Inspect | Finish, Field(discriminator="kind")]
+Action = Annotated[Propose | Search | Measure | Weigh | Inspect | Profile | Finish, Field(discriminator="kind")]
 
 _ADAPTER: TypeAdapter[Action] = TypeAdapter(Action)
-_JSON_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
-ACTION_KINDS: tuple[ActionKind, ...] = ("propose", "search", "measure", "inspect", "finish")
+ACTION_KINDS: tuple[ActionKind, ...] = get_args(ActionKind)
 
 
 def parse_action(data: object) -> Action:
@@ -140,63 +199,39 @@ def check_action(action: Action, view: View, allowed: Collection[ActionKind]) ->
         raise ActionError(f"there is no trial {action.trial!r}; trials: {', '.join(t.id for t in view.trials)}")
     if isinstance(action, Propose):
         _check_patch(action.patch, view)
+    if isinstance(action, Weigh):
+        for region in action.regions:
+            _check_region(region, view)
 
 
 def _check_patch(patch: Mapping[str, Value], view: View) -> None:
     for name, value in patch.items():
-        if name in view.baseline.values and name not in view.space.knobs:
-            raise ActionError(f"knob {name!r} is fixed here; may be changed: {', '.join(sorted(view.space.knobs))}")
-        try:
-            view.space[name].check(value)
-        except UserError as error:
-            raise ActionError(str(error)) from None
+        _check_value(name, value, view)
     if not view.changes(patch):
         raise ActionError("the patch says only what the baseline says; change at least one value")
     if (earlier := view.tried_as(patch)) is not None:
         raise ActionError(f"this config has been tried as {earlier}; propose another")
 
 
-def action_schema(allowed: Collection[ActionKind], space: KnobSpace, trial_ids: Collection[str] = ()) -> dict[str, Any]:
-    """The JSON schema of one action, closed: knob names, ranges and trials are listed, and nothing else validates.
-
-    It keeps to the subset that OpenAI's strict structured output takes: the root is an object, every property is
-    required, null stands for "leave this knob alone". `measure` and `inspect` need a trial to name.
-    """
-    trial = {"type": "string", "enum": sorted(trial_ids)}
-    text = {"type": "string"}
-    patch = _object({knob.name: _value_schema(knob) for knob in space if knob.tunable})
-    fields: dict[ActionKind, dict[str, Any]] = {
-        "propose": {"hypothesis": text, "patch": patch},
-        "search": {"trials": {"type": "integer", "minimum": 1, "maximum": 8}, "why": text},
-        "measure": {"trial": trial},
-        "inspect": {"trial": trial},
-        "finish": {"reason": text},
-    }
-    if not trial_ids:
-        del fields["measure"], fields["inspect"]
-    variants = [
-        _object({"kind": {"type": "string", "enum": [kind]}, **fields[kind]})
-        for kind in ACTION_KINDS
-        if kind in allowed and kind in fields
-    ]
-    return _object({"action": {"anyOf": variants}})
+def _check_region(region: WeighedRegion, view: View) -> None:
+    knob = _knob(region.knob, view)
+    if not region.values and knob.kind in ("bool", "choice"):
+        raise ActionError(f"knob {knob.name!r} is no number; give `values` in place of low and high")
+    for value in region.values:
+        _check_value(region.knob, value, view)
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+def _check_value(name: str, value: Value, view: View) -> None:
+    try:
+        _knob(name, view).check(value)
+    except UserError as error:
+        raise ActionError(str(error)) from None
 
 
-def _value_schema(knob: Knob) -> dict[str, Any]:
-    if knob.kind == "bool":
-        return {"type": ["boolean", "null"], "description": knob.meaning}
-    if knob.kind == "choice":
-        kinds = sorted({_JSON_TYPES[type(choice)] for choice in knob.choices})
-        return {"type": [*kinds, "null"], "enum": [*knob.choices, None], "description": knob.meaning}
-    schema: dict[str, Any] = {"type": ["integer" if knob.kind == "int" else "number", "null"]}
-    low, high = (int(b) if b is not None and knob.kind == "int" else b for b in (knob.low, knob.high))
-    bounds = {"minimum": low, "maximum": high}
-    return {
-        **schema,
-        **{name: bound for name, bound in bounds.items() if bound is not None},
-        "description": knob.meaning,
-    }
+def _knob(name: str, view: View) -> Knob:
+    if name in view.baseline.values and name not in view.space.knobs:
+        raise ActionError(f"knob {name!r} is fixed here; may be changed: {', '.join(sorted(view.space.knobs))}")
+    try:
+        return view.space[name]
+    except UserError as error:
+        raise ActionError(str(error)) from None

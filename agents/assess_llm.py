@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Any
 
@@ -10,9 +9,12 @@ from jinja2 import PackageLoader, StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from agents.assessment import Assessed, Assessment, AssessView, BenchmarkView, reasons_for
-from agents.complete import Malformed, Refused, Transport, Truncated, Wire, complete
-from agents.llm import LlmSettings
-from agents.proposer import Message, Usage
+from agents.complete import complete
+from agents.completion_error import CompletionError, CutPrompt, Refused, Transport
+from agents.llm_settings import LlmSettings
+from agents.proposer import Message
+from agents.untrusted import as_data
+from agents.usage import Usage
 
 __all__ = ["AssessLlm"]
 
@@ -27,8 +29,8 @@ class AssessLlm:
     def __init__(self, settings: LlmSettings) -> None:
         """Raises UserError where the key isn't set."""
         self._settings = settings
-        self._client = settings.client()
-        self._wire = Wire()
+        self._endpoint = settings.endpoint()
+        self._wire = settings.wire()
 
     @property
     def name(self) -> str:
@@ -36,11 +38,11 @@ class AssessLlm:
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
+        self._endpoint.close()
 
     def assess(self, view: AssessView) -> Assessed:
         what = "finished benchmark of a server" if isinstance(view, BenchmarkView) else "alert rule"
-        data = json.dumps(asdict(view), ensure_ascii=False).replace("<", "\\u003c")
+        data = as_data(asdict(view))
         messages: list[Message] = [
             {"role": "system", "content": _TEMPLATE.render(what=what, reasons=reasons_for(view))},
             {"role": "user", "content": f"<data>{data}</data>"},
@@ -49,20 +51,22 @@ class AssessLlm:
         for _ in range(_ATTEMPTS):
             try:
                 completion = complete(
-                    self._client,
+                    self._endpoint,
                     model=self._settings.model,
                     messages=messages,
                     schema=_schema(view),
                     max_tokens=self._settings.max_tokens,
                     wire=self._wire,
+                    temperature=self._settings.temperature,
                 )
-            except (Transport, Refused) as error:
-                return Assessed(Assessment.of("none", "no answer"), usage + error.usage, str(error))
-            except (Truncated, Malformed) as error:
+            except (Transport, Refused, CutPrompt) as error:
+                spent = usage + self._settings.priced(error.usage)
+                return Assessed(Assessment.of("none", "no answer"), spent, str(error))
+            except CompletionError as error:
                 self._wire = error.wire or self._wire
-                usage, problem, said = usage + error.usage, str(error), error.text
+                usage, problem, said = usage + self._settings.priced(error.usage), str(error), error.text
             else:
-                self._wire, usage = completion.wire, usage + completion.usage
+                self._wire, usage = completion.wire, usage + self._settings.priced(completion.usage)
                 told = completion.data.get("reason")
                 reason = next((name for name in reasons_for(view) if name == told), None)
                 if reason is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from agents.actions import Action, Finish, Measure, Propose, Search
+from agents.actions import Action, Direction, Finish, Measure, Propose, Search
 from agents.advice import Advice, advise, advise_all
 from agents.playbook import Playbook
 from agents.proposer import Turn
@@ -19,13 +19,18 @@ _SEARCH_BATCH = 4
 
 _HYPOTHESIS_CHARS = 400
 
+_Candidate = tuple[Mapping[str, Value], str, dict[str, Direction]]
+"""A patch against the baseline, why, and what it should move."""
+
 
 @dataclass(frozen=True)
 class Expert:
     """Trials are dear and knowledge is cheap, so all that the playbook knows is tried at once.
 
-    1. Every hypothesis that holds, applied together: where faults hide each other, only this shows the gain.
-    2. Each hypothesis alone on top of the best config so far, so that what the first step got wrong is found.
+    1. Every hypothesis that holds, applied together: where faults hide each other, only this shows the gain. Those
+       that only a measurement can decide are left out.
+    2. Each hypothesis alone on top of the best config so far, so that what the first step got wrong is found; then
+       each that only a measurement can decide.
     3. The best config without a hypothesis whose expectation it refuted.
     4. Search, until `patience` of its trials in a row brought no gain beyond the noise.
 
@@ -43,9 +48,8 @@ class Expert:
         """The next action, a pure function of `view`.
 
         Raises:
-            UserError: the playbook names a knob that this target doesn't have, or can't be worked out.
+            UserError: the playbook can't be worked out for this deployment.
         """
-        self.playbook.check_knobs(view.baseline.values)
         return Turn(self._next_action(view))
 
     def _next_action(self, view: View) -> Action:
@@ -54,9 +58,9 @@ class Expert:
         if (action := self._learn_noise(view)) is not None:
             return action
         if "propose" in self.playbook.allowed_actions:
-            for patch, why in self._candidates(view):
+            for patch, why, expect in self._candidates(view):
                 if view.changes(patch) and view.tried_as(patch) is None:
-                    return Propose(patch=view.changes(patch), hypothesis=_shortened(why))
+                    return Propose(patch=view.changes(patch), hypothesis=_shortened(why), expect=expect)
         return self._search(view)
 
     def _learn_noise(self, view: View) -> Action | None:
@@ -69,18 +73,18 @@ class Expert:
         repeats = sum(not view.changes(trial.patch) for trial in view.trials)
         return Measure(trial=baseline.id) if repeats < 2 else None
 
-    def _candidates(self, view: View) -> Iterator[tuple[Mapping[str, Value], str]]:
+    def _candidates(self, view: View) -> Iterator[_Candidate]:
         best = view.best
         standing: Mapping[str, Value] = best.patch if best is not None else {}
         metrics = best.metrics if best is not None else {}
         config = {**view.baseline.values, **standing}
         together = advise_all(self.playbook, view, config, metrics)
-        yield {**standing, **_merged(together)}, _reasons(together)
-        for advice in advise(self.playbook, view, config, metrics):
-            yield {**standing, **advice.patch}, _reasons((advice,))
+        yield {**standing, **_merged(together)}, _reasons(together), _expected(together)
+        for advice in sorted(advise(self.playbook, view, config, metrics), key=lambda advice: advice.hypothesis.alone):
+            yield {**standing, **advice.patch}, _reasons((advice,)), dict(advice.hypothesis.expect)
         yield from self._without_refuted(view, best)
 
-    def _without_refuted(self, view: View, best: TrialView | None) -> Iterator[tuple[Mapping[str, Value], str]]:
+    def _without_refuted(self, view: View, best: TrialView | None) -> Iterator[_Candidate]:
         baseline = view.baseline_trial
         if best is None or baseline is None or best is baseline or not baseline.measured:
             return
@@ -88,7 +92,7 @@ class Expert:
             applied = all(best.patch.get(name) == value for name, value in advice.patch.items())
             if applied and _refuted(advice, best, baseline, view.least_gain):
                 kept = {name: value for name, value in best.patch.items() if name not in advice.patch}
-                yield kept, f"without {advice.hypothesis.id}, whose expectation was not met"
+                yield kept, f"without {advice.hypothesis.id}, whose expectation was not met", {}
 
     def _search(self, view: View) -> Action:
         stop = self.playbook.stop
@@ -106,6 +110,15 @@ def _merged(advice: tuple[Advice, ...]) -> dict[str, Value]:
 
 def _reasons(advice: tuple[Advice, ...]) -> str:
     return " ".join(f"[{one.hypothesis.id}] {one.hypothesis.why}" for one in advice)
+
+
+def _expected(advice: tuple[Advice, ...]) -> dict[str, Direction]:
+    """What all of `advice` together should move; nothing is said of a metric that they pull both ways."""
+    said: dict[str, set[Direction]] = {}
+    for one in advice:
+        for metric, direction in one.hypothesis.expect.items():
+            said.setdefault(metric, set()).add(direction)
+    return {metric: directions.pop() for metric, directions in said.items() if len(directions) == 1}
 
 
 def _shortened(text: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import math
+from dataclasses import dataclass, field, fields
 from types import TracebackType
 from typing import Any
 
 from agents.actions import ActionError, parse_action
-from agents.proposer import Message, Proposer, ProposerFailed, Turn, Usage
+from agents.proposer import Message, Proposer, ProposerFailed, Turn
+from agents.usage import Usage
 from agents.view import View
 from tools.errors import UserError
 
@@ -32,26 +34,36 @@ class Guarded:
         """The proposer's turn, its action validated by the schema and its costs no less than nothing.
 
         Raises:
-            ProposerFailed: it said so, it raised, or what it returned is no turn.
+            ProposerFailed: it said so, it raised, or what it returned is no turn; it costs what it says it cost.
             UserError: the playbook can't be worked out for this deployment.
         """
         with _Border():
             said = self.proposer.turn(view)
-            return Turn(parse_action(_plain(said.action)), _usage(said.usage), _transcript(said.transcript))
+            usage = _usage(said.usage)
+        with _Border(usage):
+            return Turn(parse_action(_plain(said.action)), usage, _transcript(said.transcript))
 
 
+@dataclass(frozen=True, slots=True)
 class _Border:
     """Whatever foreign code raises becomes a ProposerFailed; a word to the user and an interrupt pass."""
+
+    usage: Usage = field(default_factory=Usage)
+    "What is known by now of its costs."
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if isinstance(error, ActionError):
-            raise ProposerFailed(str(error)[:_REASON_CHARS], Usage()) from None
-        if isinstance(error, Exception) and not isinstance(error, ProposerFailed | UserError):
+            raise ProposerFailed(str(error)[:_REASON_CHARS], self.usage) from None
+        if isinstance(error, ProposerFailed):
+            with _Border(self.usage):  # its figures and its words are foreign too
+                failed = ProposerFailed(str(error)[:_REASON_CHARS], _usage(error.usage), _transcript(error.transcript))
+            raise failed from None
+        if isinstance(error, Exception) and not isinstance(error, UserError):
             told = f"it raised {type(error).__name__}: {str(error)[:_REASON_CHARS]}"
-            raise ProposerFailed(told, Usage()) from None
+            raise ProposerFailed(told, self.usage) from None
 
 
 def _plain(action: Any) -> Any:
@@ -60,10 +72,12 @@ def _plain(action: Any) -> Any:
 
 
 def _usage(usage: Usage) -> Usage:
-    counts = {field.name: getattr(usage, field.name) for field in fields(Usage) if field.name != "estimated"}
+    counts = {each.name: getattr(usage, each.name) for each in fields(Usage) if each.name not in ("estimated", "usd")}
     if any(type(count) is not int or count < 0 for count in counts.values()):
         raise ValueError(f"expected counts of tokens and calls, found {usage!r}")
-    return Usage(**counts, estimated=bool(usage.estimated))
+    if usage.usd is not None and not (type(usage.usd) in (int, float) and 0 <= usage.usd < math.inf):
+        raise ValueError(f"expected a cost in dollars or none, found {usage.usd!r}")
+    return Usage(**counts, estimated=bool(usage.estimated), usd=usage.usd)
 
 
 def _transcript(transcript: tuple[Message, ...]) -> tuple[Message, ...]:

@@ -2,66 +2,37 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Sequence
 from typing import Any
 
-import openai
 from jinja2 import PackageLoader, StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from pydantic import BaseModel, ConfigDict, Field
 
-from agents.actions import Action, ActionError, ActionKind, Inspect, action_schema, check_action, parse_action
+from agents.action_schema import action_schema
+from agents.actions import Action, ActionError, ActionKind, Inspect, Profile, check_action, parse_action
 from agents.advice import advise_all
-from agents.complete import Malformed, Refused, Transport, Truncated, Wire, complete
+from agents.complete import complete
+from agents.completion import estimated_tokens
+from agents.completion_error import CompletionError, CutPrompt, Refused, Transport
+from agents.llm_settings import LlmSettings
 from agents.playbook import Playbook
-from agents.proposer import Message, ProposerFailed, Turn, Usage
+from agents.prompt_data import facts, shown_trials, state
+from agents.proposer import Message, ProposerFailed, Turn
+from agents.reading import read
+from agents.untrusted import as_data
+from agents.usage import Usage
 from agents.view import View
-from tools.errors import UserError
 from tools.targets.knobs import Knob
 
 __all__ = ["Llm", "LlmSettings"]
 
-_RETRIES = 2
-"Of one HTTP call, by the client; nobody else tries again."
 _REPAIRS = 2
-_INSPECTIONS = 2
+_READINGS = 2
+"Of one turn: looking costs no trial, but tokens."
 _ANSWER_CHARS = 2000
-
-
-class LlmSettings(BaseModel):
-    """Where the model answers, and how much it may say."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    model: str = Field(min_length=1)
-    base_url: str | None = None
-    "Up to and including /v1. None: OpenAI's own."
-    api_key_env: str | None = None
-    "Environment variable with the key. None: OPENAI_API_KEY for OpenAI's own endpoint, and no key for any other."
-    max_tokens: int = Field(default=2048, ge=64)
-    "Of one answer, thoughts included."
-    timeout_s: float = Field(default=90.0, gt=0)
-
-    def api_key(self) -> str:
-        """The key to send; a placeholder where the endpoint needs none.
-
-        Raises:
-            UserError: the environment variable isn't set.
-        """
-        if self.api_key_env is None and self.base_url is not None:
-            return "none"
-        name = self.api_key_env or "OPENAI_API_KEY"
-        if not (key := os.environ.get(name)):
-            raise UserError(f"LLM: expected the API key in the environment variable {name}, found it unset; set it")
-        return key
-
-    def client(self) -> openai.OpenAI:
-        """A client of the endpoint, to be closed by whoever asked for it. Raises UserError where the key isn't set."""
-        return openai.OpenAI(
-            api_key=self.api_key(), base_url=self.base_url, timeout=self.timeout_s, max_retries=_RETRIES
-        )
+_LEAST_ANSWER_TOKENS = 64
+_MEASURING: frozenset[ActionKind] = frozenset({"propose", "search", "measure", "weigh"})
+_READING: frozenset[ActionKind] = frozenset({"inspect", "profile"})
 
 
 class Llm:
@@ -71,8 +42,8 @@ class Llm:
         """Raises UserError where the key isn't set."""
         self._settings = settings
         self._playbook = playbook
-        self._client = settings.client()
-        self._wire = Wire()
+        self._endpoint = settings.endpoint()
+        self._wire = settings.wire()
 
     @property
     def name(self) -> str:
@@ -80,71 +51,96 @@ class Llm:
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
+        self._endpoint.close()
 
     def turn(self, view: View) -> Turn:
         """One action for `view`. An answer that can't be used is sent back with the reason, at most twice.
 
-        An `inspect` is answered here, from the view, and the model is asked on; so what is returned spends a trial or
-        ends the exploring.
+        `inspect` and `profile` are answered here, from the view, and the model is asked on; so what is returned tells
+        the search something, spends a trial or ends the exploring.
 
         Raises:
             UserError: the playbook can't be worked out for this deployment.
-            ProposerFailed: the endpoint failed or refused, or the repairs are used up.
+            ProposerFailed: the endpoint failed or refused, the repairs or the allowance are used up.
         """
         messages: list[Message] = [
             {"role": "system", "content": self._system(view)},
-            {"role": "user", "content": _render("state", state=_data(self._state(view)))},
+            {"role": "user", "content": _render("state", state=as_data(self._state(view)))},
         ]
-        usage, repairs, inspections = Usage(), 0, 0
+        allowed = self._allowed(view)  # fixed before any of the view's words are read
+        usage, repairs, readings = Usage(), 0, 0
         while True:
-            kinds = self._allowed(view, inspect=inspections < _INSPECTIONS)
+            kinds = [kind for kind in allowed if kind not in _READING or readings < _READINGS]
             try:
-                answer, spent, text = self._answer(messages, view, kinds)
-            except (Transport, Refused) as error:
-                raise ProposerFailed(str(error), usage + error.usage, messages) from None
+                answer, spent, text = self._answer(messages, view, kinds, usage)
+            except (Transport, Refused, CutPrompt) as error:
+                raise ProposerFailed(str(error), usage + self._settings.priced(error.usage), messages) from None
             usage += spent
             messages.append({"role": "assistant", "content": text[:_ANSWER_CHARS] or "(no answer)"})
-            if isinstance(answer, Inspect):
-                inspections += 1
-                messages.append({"role": "user", "content": _render("state", state=_data(_inspected(view, answer)))})
+            if isinstance(answer, Inspect | Profile):
+                readings += 1
+                messages.append({"role": "user", "content": _render("state", state=as_data(read(answer, view)))})
             elif isinstance(answer, ActionError):
                 repairs += 1
                 if repairs > _REPAIRS:
                     raise ProposerFailed(f"no valid action in {repairs} answers: {answer}", usage, messages)
-                messages.append({"role": "user", "content": _render("repair", problem=_data(str(answer)[:500]))})
+                messages.append({"role": "user", "content": _render("repair", problem=as_data(str(answer)[:500]))})
             else:
                 return Turn(answer, usage, tuple(messages))
 
     def _answer(
-        self, messages: Sequence[Message], view: View, kinds: Sequence[ActionKind]
+        self, messages: Sequence[Message], view: View, kinds: Sequence[ActionKind], usage: Usage
     ) -> tuple[Action | ActionError, Usage, str]:
         """The action, or what is wrong with it; its cost; the answer's text."""
-        schema = action_schema(kinds, view.space, [trial.id for trial in view.trials])
+        trials = [trial.id for trial in shown_trials(view)]
         try:
             completion = complete(
-                self._client,
+                self._endpoint,
                 model=self._settings.model,
                 messages=messages,
-                schema=schema,
-                max_tokens=self._settings.max_tokens,
+                schema=action_schema(kinds, view.space, trials, _metrics(view)),
+                max_tokens=self._answer_tokens(messages, view, usage),
                 wire=self._wire,
+                temperature=self._settings.temperature,
             )
-        except (Truncated, Malformed) as error:
+        except (Transport, Refused, CutPrompt):
+            raise
+        except CompletionError as error:
             self._wire = error.wire or self._wire
-            return ActionError(str(error)), error.usage, error.text
+            return ActionError(str(error)), self._settings.priced(error.usage), error.text
         self._wire = completion.wire
+        cost = self._settings.priced(completion.usage)
         try:
             action = parse_action(completion.data)
             check_action(action, view, kinds)
         except ActionError as error:
-            return error, completion.usage, completion.text
-        return action, completion.usage, completion.text
+            return error, cost, completion.text
+        return action, cost, completion.text
 
-    def _allowed(self, view: View, *, inspect: bool) -> list[ActionKind]:
+    def _answer_tokens(self, messages: Sequence[Message], view: View, usage: Usage) -> int:
+        """Tokens that the next answer may have: what the settings allow, within what is left to spend.
+
+        Raises:
+            ProposerFailed: nothing worth asking for is left.
+        """
+        if view.allowance is None:
+            return self._settings.max_tokens
+        if view.allowance.usd is not None and self._settings.prices is None:
+            raise ProposerFailed("a limit in money needs the prices of the model's tokens", usage, messages)
+        left = view.allowance.less(usage)
+        prompt_tokens = estimated_tokens(sum(len(message["content"]) for message in messages))
+        tokens = min(self._settings.max_tokens, left.tokens - prompt_tokens)
+        if left.spent or tokens < _LEAST_ANSWER_TOKENS:
+            raise ProposerFailed(left.spent or "the budget's LLM tokens are spent", usage, messages)
+        return tokens
+
+    def _allowed(self, view: View) -> list[ActionKind]:
         """The playbook's actions that can be afforded. What the view says in words has no part in it."""
-        costly = {"propose", "search", "measure"} if view.trials_left <= 0 else set()
-        ruled_out = costly | (set() if inspect else {"inspect"})
+        ruled_out: set[ActionKind] = set(_MEASURING) if view.trials_left <= 0 else set()
+        if not view.may_weigh:
+            ruled_out.add("weigh")
+        if not _worth_repeating(view):
+            ruled_out.add("measure")
         return [kind for kind in self._playbook.allowed_actions if kind not in ruled_out]
 
     def _state(self, view: View) -> dict[str, Any]:
@@ -153,15 +149,17 @@ class Llm:
         config = {**view.baseline.values, **(best.patch if best is not None else {})}
         advice = advise_all(self._playbook, view, config, best.metrics if best is not None else {})
         worked_out = [{"id": one.hypothesis.id, "patch": dict(one.patch)} for one in advice]
-        return {**view.to_prompt_data(), "playbook_advice_for_best_config": worked_out}
+        return {**state(view), "playbook_advice_for_best_config": worked_out}
 
     def _system(self, view: View) -> str:
+        """The same text in every turn of a run, byte for byte, so that a server can keep it cached."""
         return _render(
             "system",
             playbook=self._playbook,
             allowed=self._playbook.allowed_actions,
             knobs=[knob for knob in view.space if knob.tunable],
             range_of=_range,
+            facts=as_data(facts(view)),
         )
 
 
@@ -174,16 +172,18 @@ def _render(template: str, **names: Any) -> str:
     return _TEMPLATES.get_template(f"{template}.jinja").render(**names)
 
 
-def _data(value: object) -> str:
-    """JSON in which no text can close the <data> that it stands in."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+def _worth_repeating(view: View) -> bool:
+    """Whether a second measurement can tell anything: the noise isn't known, or the best was measured once."""
+    best = view.best
+    if view.noise is None or best is None:
+        return True
+    times = sum(trial.measured and view.changes(trial.patch) == view.changes(best.patch) for trial in view.trials)
+    return best is not view.baseline_trial and times < 2
 
 
-def _inspected(view: View, action: Inspect) -> dict[str, Any]:
-    trial = view.trial(action.trial)
-    assert trial is not None, "check_action has seen to it"
-    metrics = {name: float(f"{value:.4g}") for name, value in trial.metrics.items()}
-    return {"trial": trial.id, "patch": dict(trial.patch), "outcome": trial.outcome, "metrics": metrics}
+def _metrics(view: View) -> list[str]:
+    """What an expectation may be stated for: the objective and what is promised."""
+    return list(dict.fromkeys((view.objective_metric, *view.slo)))
 
 
 def _range(knob: Knob) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from agents.actions import Action
+from agents.usage import Usage
 from agents.view import View
 
 __all__ = ["Message", "Proposer", "ProposerFailed", "Turn", "Usage"]
@@ -16,42 +17,11 @@ Message = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
-    """LLM tokens spent, as the server counts them; `estimated` where it doesn't say and characters were counted."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cached_tokens: int = 0
-    calls: int = 0
-    estimated: bool = False
-
-    @property
-    def total_tokens(self) -> int:
-        return self.prompt_tokens + self.completion_tokens
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.prompt_tokens + other.prompt_tokens,
-            self.completion_tokens + other.completion_tokens,
-            self.cached_tokens + other.cached_tokens,
-            self.calls + other.calls,
-            self.estimated or other.estimated,
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Usage:
-        return cls(**data)
-
-
-@dataclass(frozen=True, slots=True)
 class Turn:
     """One action, what it cost, and all that was said for it; an expert that needs no LLM says and costs nothing."""
 
     action: Action
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     transcript: tuple[Message, ...] = ()
 
 

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
+from agents.usage import Allowance
 from tools.canonical import digest
 from tools.proposal import Source
 from tools.targets.knobs import Config, KnobSpace, Value
 from tools.targets.target import FailureKind
 
-__all__ = ["HARDWARE_FACTS", "WORKLOAD_FACTS", "Outcome", "TrialView", "View"]
+__all__ = [
+    "HARDWARE_FACTS",
+    "WORKLOAD_FACTS",
+    "HypothesisStatus",
+    "HypothesisView",
+    "Outcome",
+    "ProfileSubject",
+    "RegionView",
+    "TrialView",
+    "View",
+]
 
 Outcome = Literal["ok", "refused"] | FailureKind
 """`ok`, `refused` (a preflight verifier said no; nothing was launched), or the kind of the failure."""
@@ -42,12 +53,37 @@ HARDWARE_FACTS: Mapping[str, str] = {
 }
 """Names a playbook may use as `hardware.<name>`."""
 
-_PROMPT_TRIALS = 24
-_PROMPT_LINE_CHARS = 240
-_PROMPT_METRICS = frozenset(
-    {"p95_ttft_ms", "p95_itl_ms", "p95_tpot_ms", "mean_e2el_ms", "request_throughput", "output_throughput", "failed"}
-    | {"prefix_hit_rate"}
-)
+ProfileSubject = Literal["machine", "roofline", "calibration", "time"]
+"""What a proposer may ask the run's records about: the machine, what no config can get out of it, the baseline's
+requests alone and all at once, and where the time of the baseline and of the best trial goes."""
+
+HypothesisStatus = Literal["confirmed", "refuted", "undecided"]
+
+
+@dataclass(frozen=True, slots=True)
+class HypothesisView:
+    """What was expected of one trial, and what came of it."""
+
+    trial: str
+    source: Source
+    text: str
+    "Untrusted: a proposer's own words."
+    expect: Mapping[str, str]
+    "Metric -> lower | higher."
+    status: HypothesisStatus
+    found: str
+    "The figures that decided it, or why nothing did."
+
+
+@dataclass(frozen=True, slots=True)
+class RegionView:
+    """Where an earlier turn told the search to look."""
+
+    knob: str
+    low: float | None
+    high: float | None
+    values: tuple[Value, ...]
+    weight: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +102,8 @@ class TrialView:
     "The objective metric; None where nothing was measured."
     reason: str
     "One line on a failure or refusal. Untrusted: it can hold a log's text."
+    log: str = ""
+    "The end of the log of a trial that failed. Untrusted."
 
     @property
     def measured(self) -> bool:
@@ -99,6 +137,16 @@ class View:
     "For exploring: what the confirmation needs is already set aside."
     notes: tuple[str, ...] = ()
     "What was refuted in earlier runs."
+    hypotheses: tuple[HypothesisView, ...] = ()
+    "Of this run, in order; all that were put to a trial."
+    regions: tuple[RegionView, ...] = ()
+    "Where the search was told to look, as it stands."
+    profile: Mapping[ProfileSubject, Mapping[str, float | str]] = field(default_factory=dict)
+    "What the run has recorded, by subject."
+    may_weigh: bool = True
+    "False right after a turn that weighed: first a trial, then another belief."
+    allowance: Allowance | None = None
+    "What is left for a model's answers; None: not limited."
 
     def trial(self, trial_id: str) -> TrialView | None:
         return next((trial for trial in self.trials if trial.id == trial_id), None)
@@ -162,50 +210,3 @@ class View:
         if before or after:
             return after < before * (1 - self.least_gain)
         return self.gain(trial, over) > self.least_gain
-
-    def to_prompt_data(self) -> dict[str, Any]:
-        """What an LLM is shown, as compact JSON data: the latest trials and the metrics that matter, in four digits."""
-        shown = self.trials[-_PROMPT_TRIALS:]
-        if (baseline := self.baseline_trial) is not None and baseline not in shown:
-            shown = (baseline, *shown)
-        return {
-            "deployment": self.deployment,
-            "objective": {
-                "metric": self.objective_metric,
-                "better": "lower" if self.lower_is_better else "higher",
-                "least_relative_gain": _short(self.least_gain),
-            },
-            "slo_upper_bounds": dict(self.slo),
-            "workload": {name: _short(value) for name, value in self.workload.items()},
-            "hardware": {name: _short(value) for name, value in self.hardware.items()},
-            "baseline_config": dict(self.baseline.values),
-            "best_trial": self.best.id if self.best is not None else None,
-            "trials": [self._trial_data(trial) for trial in shown],
-            "refuted_earlier": [_line(note) for note in self.notes[-_PROMPT_TRIALS:]],
-            "trials_left": self.trials_left,
-            "seconds_left": round(self.seconds_left),
-        }
-
-    def _trial_data(self, trial: TrialView) -> dict[str, Any]:
-        wanted = {self.objective_metric, *self.slo, *_PROMPT_METRICS}
-        data = {
-            "id": trial.id,
-            "patch": dict(trial.patch),
-            "source": trial.source,
-            "outcome": trial.outcome,
-            "metrics": {name: _short(value) for name, value in trial.metrics.items() if name in wanted},
-            "slo_misses": list(trial.slo_misses),
-            "reason": _line(trial.reason),
-        }
-        return {name: value for name, value in data.items() if value not in ("", [], {}) or name == "patch"}
-
-
-def _short(value: float) -> float:
-    """Four significant digits: more would be noise, and cost tokens."""
-    rounded = float(f"{value:.4g}")
-    return int(rounded) if rounded.is_integer() else rounded
-
-
-def _line(text: str) -> str:
-    """Untrusted text as one printable line of bounded length."""
-    return "".join(char if char.isprintable() else " " for char in text)[:_PROMPT_LINE_CHARS]

@@ -7,10 +7,13 @@ with ScriptedOpenAI(reply({"action": {...}}), Reply(500), reply("not JSON"), the
 from __future__ import annotations
 
 import json
+import socket
+import struct
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 from typing import Any
 
 
@@ -19,6 +22,12 @@ class Reply:
     status: int = 200
     body: bytes | str | Mapping[str, Any] = b""
     headers: Mapping[str, str] = field(default_factory=dict)
+    wait_s: float = 0.0
+    "Silence before the first byte."
+    drip_s: float = 0.0
+    "Silence after each byte of the body."
+    reset_after: int | None = None
+    "Bytes of the body after which the connection is reset."
 
 
 @dataclass(frozen=True)
@@ -50,6 +59,7 @@ class ScriptedOpenAI:
     def __init__(self, *script: Scripted, then: Scripted = BAD_GATEWAY) -> None:
         self.requests: list[Asked] = []
         self._script, self._then, self._lock = list(script), then, Lock()
+        self._over = over = Event()
         play = self._play
 
         class Handler(BaseHTTPRequestHandler):
@@ -60,11 +70,26 @@ class ScriptedOpenAI:
                 answer = play(Asked(self.path, {name.lower(): value for name, value in self.headers.items()}, body))
                 raw = answer.body if isinstance(answer.body, bytes | str) else json.dumps(answer.body)
                 data = raw.encode() if isinstance(raw, str) else raw
+                over.wait(answer.wait_s)
+                with suppress(ConnectionError):  # the client may have gone
+                    self._send(answer, data)
+
+            def _send(self, answer: Reply, data: bytes) -> None:
                 self.send_response(answer.status)
                 for name, value in {"Content-Length": str(len(data)), **answer.headers}.items():
                     self.send_header(name, value)
                 self.end_headers()
-                self.wfile.write(data)
+                if answer.reset_after is not None:
+                    self.wfile.write(data[: answer.reset_after])
+                    self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    self.close_connection = True
+                elif answer.drip_s:
+                    for byte in data:
+                        self.wfile.write(bytes([byte]))
+                        if over.wait(answer.drip_s):
+                            break
+                else:
+                    self.wfile.write(data)
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -88,6 +113,7 @@ class ScriptedOpenAI:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._over.set()
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()

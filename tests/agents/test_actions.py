@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,6 +48,15 @@ def test_values_keep_their_type() -> None:
         {"kind": "propose", "patch": {"a": 1}, "hypothesis": "", "measured": 12.0},
         {"kind": "search", "trials": 9},
         {"kind": "finish", "reason": "done", "verdict": "PASS"},
+        {"kind": "propose", "patch": {"a": 1}, "hypothesis": "", "expect": {"p95_ttft": "lower"}},
+        {"kind": "propose", "patch": {"a": 1}, "hypothesis": "", "expect": {"p95_ttft_ms": "better"}},
+        {"kind": "weigh", "regions": []},
+        {"kind": "weigh", "regions": [{"knob": "a", "weight": 0.5}]},
+        {"kind": "weigh", "regions": [{"knob": "a", "low": 1, "high": 2, "weight": 1.5}]},
+        {"kind": "weigh", "regions": [{"knob": "a", "low": 3, "high": 2, "weight": 0.5}]},
+        {"kind": "weigh", "regions": [{"knob": "a", "low": 3, "values": [4], "weight": 0.5}]},
+        {"kind": "profile", "subject": "/etc/passwd"},
+        {"kind": "inspect", "trial": "t0", "subject": "environment"},
     ],
 )
 def test_anything_else_is_refused(data: object) -> None:
@@ -80,6 +90,10 @@ def test_cost_and_effect_are_declared() -> None:
         ({"kind": "propose", "patch": {"max_num_seqs": 8}, "hypothesis": ""}, "tried as t1"),
         ({"kind": "measure", "trial": "t9"}, "no trial 't9'"),
         ({"kind": "search", "trials": 8}, "3 are left"),
+        ({"kind": "weigh", "regions": [{"knob": "max_num_sqs", "low": 4, "weight": 1}]}, "did you mean"),
+        ({"kind": "weigh", "regions": [{"knob": "max_queue_len", "low": 4, "weight": 1}]}, "is fixed here"),
+        ({"kind": "weigh", "regions": [{"knob": "block_size", "low": 4, "weight": 1}]}, "give `values`"),
+        ({"kind": "weigh", "regions": [{"knob": "block_size", "values": [12], "weight": 1}]}, "one of"),
         ({"kind": "finish", "reason": ""}, "not allowed"),
     ],
 )
@@ -87,11 +101,11 @@ def test_what_makes_no_sense_here_is_refused_with_the_way_out(data: dict[str, An
     view = make_view({"max_num_seqs": 2}, trial("t0", {}, 900.0), trial("t1", {"max_num_seqs": 8}, 800.0))
     view = make_view({"max_num_seqs": 2}, *view.trials, trials_left=3)
     with pytest.raises(ActionError, match=says):
-        check_action(parse_action(data), view, ["propose", "search", "measure"])
+        check_action(parse_action(data), view, ["propose", "search", "measure", "weigh"])
 
 
 def test_the_schema_is_closed_and_strict(view: View) -> None:
-    schema = action_schema(ACTION_KINDS, SPACE, ["t0"])
+    schema = action_schema(ACTION_KINDS, SPACE, ["t0"], ["p95_ttft_ms"])
     assert schema["type"] == "object", "strict structured output takes no union at the root"
 
     def closed(node: object) -> None:
@@ -112,6 +126,25 @@ def test_the_schema_is_closed_and_strict(view: View) -> None:
     assert "max_queue_len" not in patch
     assert (patch["max_num_seqs"]["minimum"], patch["max_num_seqs"]["maximum"]) == (1, 512)
     assert patch["block_size"]["enum"] == [8, 16, 32, 64, None]
+    assert variants["propose"]["properties"]["expect"]["properties"]["p95_ttft_ms"]["enum"] == ["lower", "higher", None]
+
+
+def test_what_the_schema_allows_is_read(view: View) -> None:
+    """A model that is held to the schema is understood at the first try."""
+    schema = jsonschema_rs.validator_for(action_schema(ACTION_KINDS, SPACE, ["t0"], ["p95_ttft_ms"]))
+    patch = {knob.name: None for knob in SPACE if knob.tunable} | {"max_num_seqs": 16}
+    region = {"knob": "block_size", "low": None, "high": None, "values": [16, 32], "weight": 0.5, "why": ""}
+    for action in (
+        {"kind": "propose", "patch": patch, "hypothesis": "", "expect": {"p95_ttft_ms": None}},
+        {"kind": "search", "trials": 2, "why": ""},
+        {"kind": "measure", "trial": "t0"},
+        {"kind": "weigh", "regions": [region]},
+        {"kind": "inspect", "trial": "t0", "subject": "log"},
+        {"kind": "profile", "subject": "roofline"},
+        {"kind": "finish", "reason": ""},
+    ):
+        assert schema.is_valid({"action": action}), action["kind"]
+        check_action(parse_action({"action": action}), view, ACTION_KINDS)
 
 
 def test_the_schema_offers_only_what_is_allowed_and_possible() -> None:

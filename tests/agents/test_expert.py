@@ -12,8 +12,7 @@ from agents import Expert, Finish, Measure, Playbook, Propose, Search, TrialView
 from tests.agents.views import make_view, trial
 from tools.canonical import digest
 from tools.proposal import Source
-from tools.search import Observation
-from tools.search import Search as Numeric
+from tools.search import Observation, Problem, strategy
 from tools.targets.knobs import Value
 
 Config = Mapping[str, Value]
@@ -49,7 +48,7 @@ def play(playbook: Playbook, model: Model, view: View) -> tuple[View, str]:
         else:
             assert isinstance(action, Search)
             for _ in range(action.trials):
-                numeric = Numeric(space, view.baseline, lower_is_better=True, seed=0)
+                numeric = strategy("tpe", Problem(space, view.baseline, lower_is_better=True, seed=0))
                 patch = numeric.ask([Observation(t.patch, t.objective, t.measured) for t in view.trials[1:]])
                 assert patch is not None
                 view = record(view, model, patch, "search")

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import random
 from typing import Any
 
 import pytest
 
-from agents import Finish, Playbook, Propose, ProposerFailed, View
+from agents import Allowance, Finish, HypothesisView, Playbook, Propose, ProposerFailed, TrialView, Usage, View, Weigh
+from agents.actions import ACTION_KINDS, WeighedRegion
 from agents.llm import Llm, LlmSettings
-from tests.agents.scripted_openai import Reply, Scripted, ScriptedOpenAI, reply
+from agents.llm_settings import LlmPrices
+from tests.agents.scripted_openai import Asked, Reply, Scripted, ScriptedOpenAI, reply
 from tests.agents.views import make_view, trial
 from tools.errors import UserError
 
-GOOD = {"action": {"kind": "propose", "hypothesis": "more seats", "patch": {"max_num_seqs": 16, "block_size": None}}}
+GOOD = {
+    "action": {
+        "kind": "propose",
+        "hypothesis": "more seats",
+        "patch": {"max_num_seqs": 16, "block_size": None},
+        "expect": {"p95_ttft_ms": "lower"},
+    }
+}
+FINISH = {"action": {"kind": "finish", "reason": "enough"}}
+READ = {"prompt_tokens": 2500, "completion_tokens": 10}
 SOON = {"retry-after-ms": "10"}
 
 
@@ -24,7 +36,8 @@ def talk(playbook: Playbook) -> Any:
 
     def turn(view: View, *script: Scripted, **settings: Any) -> tuple[Any, ScriptedOpenAI]:
         with ScriptedOpenAI(*script) as server:
-            llm = Llm(LlmSettings(model="m", base_url=server.base_url, timeout_s=5, **settings), playbook)
+            every = playbook.model_copy(update={"allowed_actions": ACTION_KINDS})
+            llm = Llm(LlmSettings(model="m", base_url=server.base_url, timeout_s=5, **settings), every)
             try:
                 return llm.turn(view), server
             finally:
@@ -34,9 +47,9 @@ def talk(playbook: Playbook) -> Any:
 
 
 def test_one_json_action_a_turn(talk: Any, view: View) -> None:
-    turn, server = talk(view, reply(GOOD))
-    assert turn.action == Propose(patch={"max_num_seqs": 16}, hypothesis="more seats")
-    assert (turn.usage.calls, turn.usage.prompt_tokens) == (1, 100)
+    turn, server = talk(view, reply(GOOD, usage=READ))
+    assert turn.action == Propose(patch={"max_num_seqs": 16}, hypothesis="more seats", expect={"p95_ttft_ms": "lower"})
+    assert (turn.usage.calls, turn.usage.completion_tokens) == (1, 10)
     assert [message["role"] for message in turn.transcript] == ["system", "user", "assistant"]
     body = server.requests[0].body
     assert body["response_format"]["type"] == "json_schema"
@@ -47,15 +60,15 @@ def test_the_prompt_says_what_may_be_done_and_shows_the_state(talk: Any, view: V
     turn, _ = talk(view, reply(GOOD))
     system, state = turn.transcript[0]["content"], turn.transcript[1]["content"]
     assert "max_num_seqs (whole number, 1 to 512 sequences)" in system
-    assert "max_queue_len" not in system
+    assert "max_queue_len (" not in system, "it may not be changed"
     assert "seats-for-the-load" in system
-    data = json.loads(state.split("<data>")[1].split("</data>")[0])
-    assert data["baseline_config"]["max_num_seqs"] == 2
+    assert data_in(system)["baseline_config"]["max_num_seqs"] == 2
+    data = data_in(state)
     assert {"id": "seats-for-the-load", "patch": {"max_num_seqs": 16}} in data["playbook_advice_for_best_config"]
     assert data["trials"][0] == {
         "id": "t0",
         "patch": {},
-        "source": "baseline",
+        "by": "baseline",
         "outcome": "ok",
         "metrics": {"p95_ttft_ms": 1000.0, "mean_e2el_ms": 4000.0},
     }
@@ -68,7 +81,8 @@ def test_the_prompt_says_what_may_be_done_and_shows_the_state(talk: Any, view: V
         (reply("", choices=[]), "a choice with a message"),
         (reply({"action": {"kind": "shell", "command": "rm"}}), "not a valid action"),
         (reply({"action": {"kind": "propose", "hypothesis": "", "patch": {"max_num_sqs": 4}}}), "did you mean"),
-        (reply({"action": {"kind": "measure", "trial": "t99"}}), "no trial"),
+        (reply({"action": {"kind": "inspect", "trial": "t99"}}), "no trial"),
+        (reply({"action": {"kind": "measure", "trial": "t0"}}), "not allowed"),
         (reply(GOOD, finish_reason="length"), "token limit"),
         (Reply(200, "<html>", {"Content-Type": "text/html"}), "expected a chat completion"),
     ],
@@ -115,12 +129,131 @@ def test_the_wire_is_kept_from_an_answer_that_could_not_be_used_too(talk: Any, v
     assert len(server.requests) == 4
 
 
-def test_inspecting_is_answered_at_once_and_only_so_often(talk: Any, view: View) -> None:
-    look = reply({"action": {"kind": "inspect", "trial": "t0"}})
-    turn, server = talk(view, look, look, look, reply({"action": {"kind": "finish", "reason": "enough"}}))
+def test_looking_is_answered_at_once_and_only_so_often(talk: Any, view: View) -> None:
+    looks = [
+        reply({"action": {"kind": "inspect", "trial": "t0", "subject": "metrics"}}),
+        reply({"action": {"kind": "profile", "subject": "time"}}),
+        reply({"action": {"kind": "profile", "subject": "roofline"}}),
+    ]
+    shown = dataclasses.replace(view, profile={"time": {"waiting_ms": 123.456}})
+    turn, server = talk(shown, *looks, reply(FINISH))
     assert turn.action == Finish(reason="enough")
-    assert '"trial":"t0"' in server.requests[1].body["messages"][-1]["content"]
+    told = [data_in(asked.body["messages"][-1]["content"]) for asked in server.requests[1:3]]
+    assert told[0]["metrics"]["p95_ttft_ms"] == 1000
+    assert told[1] == {"profile": "time", "waiting_ms": 123.5}
     assert "not allowed" in server.requests[3].body["messages"][-1]["content"]
+    offered = [kinds_of(asked) for asked in server.requests]
+    assert [{"inspect", "profile"} <= kinds for kinds in offered] == [True, True, False, False]
+
+
+def test_a_log_is_shown_by_its_last_lines_each_capped(talk: Any, view: View) -> None:
+    failed = dataclasses.replace(trial("t1", {"block_size": 32}, None), log="\n".join(["x" * 900] * 40))
+    look = reply({"action": {"kind": "inspect", "trial": "t1", "subject": "log"}})
+    _, server = talk(make_view({"max_num_seqs": 2}, *view.trials, failed), look, reply(FINISH))
+    assert data_in(server.requests[1].body["messages"][-1]["content"])["end_of_log"] == ["x" * 240] * 6
+
+
+def test_a_belief_is_an_action_of_its_own_and_not_said_twice_in_a_row(talk: Any, view: View) -> None:
+    region = {"knob": "max_num_seqs", "low": 16, "high": 64, "values": None, "weight": 0.7, "why": "Little's law"}
+    turn, _ = talk(view, reply({"action": {"kind": "weigh", "regions": [region]}}))
+    assert turn.action == Weigh(
+        regions=(WeighedRegion(knob="max_num_seqs", low=16, high=64, weight=0.7, why="Little's law"),)
+    )
+    _, server = talk(dataclasses.replace(view, may_weigh=False), reply(FINISH))
+    assert "weigh" not in kinds_of(server.requests[0])
+
+
+def test_measuring_again_is_offered_while_it_can_tell_something(talk: Any, view: View) -> None:
+    once = trial("t1", {"block_size": 32}, 500.0)
+    shown = {
+        "noise unknown": dataclasses.replace(view, noise=None),
+        "baseline is best": view,
+        "best once": make_view({}, *view.trials, once, incumbent="t1"),
+        "best twice": make_view({}, *view.trials, once, dataclasses.replace(once, id="t2"), incumbent="t1"),
+    }
+    offered = {name: "measure" in kinds_of(talk(one, reply(FINISH))[1].requests[0]) for name, one in shown.items()}
+    assert offered == {"noise unknown": True, "baseline is best": False, "best once": True, "best twice": False}
+
+
+def test_the_prefix_stays_byte_for_byte_and_the_whole_stays_flat(talk: Any) -> None:
+    """What a server can cache, and what a turn costs, from 10 trials to 200."""
+    sizes, prefixes, hypotheses = {}, set(), []
+    for count in (10, 50, 200):
+        trials = tuple(made(number) for number in range(count))
+        hypotheses = [
+            HypothesisView(t.id, "llm", "more of it " * 20, {"p95_ttft_ms": "lower"}, "refuted", "p95_ttft_ms +12.0 %")
+            for t in trials
+        ]
+        shown = make_view({}, *trials, incumbent="t3", hypotheses=tuple(hypotheses))
+        _, server = talk(shown, reply(FINISH))
+        messages = server.requests[0].body["messages"]
+        prefixes.add(messages[0]["content"])
+        sizes[count] = sum(len(message["content"]) for message in messages)
+        sizes[count] += len(json.dumps(server.requests[0].body["response_format"]))
+    assert len(prefixes) == 1
+    assert max(sizes.values()) <= 1.2 * min(sizes.values()), sizes
+
+
+def made(number: int) -> TrialView:
+    """One of many trials, all knobs moved; one in nine crashed."""
+    draw = random.Random(number)
+    patch = {"max_num_seqs": draw.randint(1, 512), "kv_cache_tokens": draw.randint(256, 4_000_000)}
+    patch |= {"max_num_batched_tokens": draw.randint(16, 16384), "enable_prefix_caching": draw.random() < 0.5}
+    failed = number % 9 == 8
+    return trial(f"t{number}", patch, None if failed else draw.uniform(100, 900), reason="no memory " * 99 * failed)
+
+
+def test_what_is_left_bounds_a_turn_and_its_answers(talk: Any, view: View) -> None:
+    prompt_tokens = 2500  # about
+    left = dataclasses.replace(view, allowance=Allowance(tokens=prompt_tokens + 1000, requests=9))
+    _, server = talk(left, reply(FINISH))
+    assert 64 <= server.requests[0].body["max_tokens"] < 2048
+    for allowance in (Allowance(0, 9), Allowance(prompt_tokens, 9), Allowance(10**6, 0)):
+        with pytest.raises(ProposerFailed, match="are spent") as caught:
+            talk(dataclasses.replace(view, allowance=allowance), reply(FINISH))
+        assert caught.value.usage.calls == 0
+
+
+def test_repairs_end_where_the_calls_do(talk: Any, view: View) -> None:
+    few = dataclasses.replace(view, allowance=Allowance(10**6, 2))
+    with pytest.raises(ProposerFailed, match="LLM requests are spent") as caught:
+        talk(few, reply("a"), reply("b"), reply(GOOD))
+    assert caught.value.usage.calls == 2
+
+
+def test_money_is_counted_by_the_kind_of_token(talk: Any, view: View) -> None:
+    usage = {**READ, "prompt_tokens_details": {"cached_tokens": 1500}}
+    prices = {"input": 2.0, "cached": 0.5, "output": 8.0}
+    turn, _ = talk(view, reply(GOOD, usage=usage), prices=prices)
+    assert turn.usage.usd == pytest.approx((1000 * 2 + 1500 * 0.5 + 10 * 8) / 1e6)
+    assert talk(view, reply(GOOD, usage=usage))[0].usage.usd is None, "a price that nobody gave is not zero"
+    priceless = dataclasses.replace(view, allowance=Allowance(10**6, 9, usd=1.0))
+    with pytest.raises(ProposerFailed, match="needs the prices") as caught:
+        talk(priceless, reply(GOOD))
+    assert caught.value.usage.requests == 0
+    with pytest.raises(ProposerFailed, match="LLM money"):
+        talk(
+            dataclasses.replace(view, allowance=Allowance(10**6, 9, usd=0.002)),
+            reply("no JSON", usage=usage),
+            prices=prices,
+        )
+
+
+def test_prices_are_read_as_a_person_writes_them() -> None:
+    assert LlmPrices.parse("0.15,0.075,0.6") == LlmPrices(input=0.15, cached=0.075, output=0.6)
+    assert LlmPrices.parse("2,8").usd(Usage(prompt_tokens=10**6, cached_tokens=10**6)) == 2
+    for text in ("", "1", "1,2,3,4", "1,-2", "1,nan", "free,8"):
+        with pytest.raises(UserError, match="INPUT,CACHED,OUTPUT"):
+            LlmPrices.parse(text)
+
+
+def data_in(message: str) -> Any:
+    return json.loads(message.split("<data>")[1].split("</data>")[0])
+
+
+def kinds_of(asked: Asked) -> set[str]:
+    schema = asked.body["response_format"]["json_schema"]["schema"]
+    return {variant["properties"]["kind"]["enum"][0] for variant in schema["properties"]["action"]["anyOf"]}
 
 
 def test_text_from_logs_stays_data_and_opens_no_action(talk: Any, view: View) -> None:
@@ -149,9 +282,7 @@ def test_without_trials_left_only_looking_and_finishing_are_offered(talk: Any, v
     spent = dataclasses.replace(view, trials_left=0)
     turn, server = talk(spent, reply(GOOD), reply({"action": {"kind": "finish", "reason": "spent"}}))
     assert turn.action == Finish(reason="spent")
-    schema = server.requests[0].body["response_format"]["json_schema"]["schema"]
-    kinds = [v["properties"]["kind"]["enum"][0] for v in schema["properties"]["action"]["anyOf"]]
-    assert kinds == ["inspect", "finish"]
+    assert kinds_of(server.requests[0]) == {"inspect", "profile", "finish"}
 
 
 def test_a_key_is_sent_only_where_it_was_meant_for(monkeypatch: pytest.MonkeyPatch, talk: Any, view: View) -> None:

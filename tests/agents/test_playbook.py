@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 
 from agents import Playbook, load_playbook
+from agents.actions import ACTION_KINDS
 from agents.advice import advise, advise_all
+from agents.engines import FOREIGN, EngineName
+from agents.expression import FUNCTIONS
+from agents.playbook import KNOB_GROUPS, Hypothesis, Stop, playbook_names, playbooks_digest
+from agents.playbook_check import CHECKS
 from agents.view import HARDWARE_FACTS, WORKLOAD_FACTS
 from engine.knobs import knob_table
 from tests.agents.views import SPACE, WORKLOAD, make_view
@@ -44,17 +49,82 @@ def hypothesis(**changes: Any) -> list[dict[str, Any]]:
     return [{**MINIMAL["hypotheses"][0], **changes}]
 
 
-def test_the_shipped_playbook_fits_the_engine(playbook: Playbook) -> None:
+@pytest.mark.parametrize("name", playbook_names())
+def test_a_shipped_playbook_fits_the_engines(name: str) -> None:
+    playbook = load_playbook(name)
+    assert playbook.name == name
     playbook.check_knobs({row.name: row.default for row in knob_table()})
+    for engine, space in FOREIGN.items():
+        playbook.check_knobs({knob.name: knob.default for knob in space}, engine)
     assert {"propose", "search", "finish"} <= set(playbook.allowed_actions)
 
 
-def test_the_page_lists_every_fact_and_shows_a_playbook_that_loads(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "agents.md").read_text()
-    assert all(f"`{fact}`" in page for fact in (*WORKLOAD_FACTS, *HARDWARE_FACTS))
-    path = tmp_path / "shown.yaml"
-    path.write_text(page.split("```yaml\n")[1].split("```")[0])
-    assert [shown.id for shown in load_playbook(path).hypotheses] == ["seats-for-the-load"]
+def test_the_page_lists_every_key_fact_and_function_and_shows_playbooks_that_load(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "playbooks.md").read_text()
+    keys = [field.alias or name for model in (Playbook, Hypothesis, Stop) for name, field in model.model_fields.items()]
+    named = (*keys, "borrow", *WORKLOAD_FACTS, *HARDWARE_FACTS, *FUNCTIONS, *CHECKS, *playbook_names(), *ACTION_KINDS)
+    assert [name for name in named if f"`{name}`" not in page] == []
+    assert [group for group in KNOB_GROUPS if f"`{group}.<knob>`" not in page] == []
+    assert [engine for engine in get_args(EngineName) if f"`{engine}`" not in page] == []
+    shown = [block.split("```")[0] for block in page.split("```yaml\n")[1:]]
+    for index, text in enumerate(shown):
+        path = tmp_path / f"shown{index}.yaml"
+        path.write_text(text)
+        assert load_playbook(path).hypotheses
+    assert len(shown) == 1
+
+
+def test_who_may_search_may_say_where_and_who_may_inspect_may_ask(tmp_path: Path) -> None:
+    assert load_playbook(write(tmp_path)).allowed_actions == ("propose", "finish")
+    more = load_playbook(write(tmp_path, allowed_actions=["search", "inspect", "weigh"]))
+    assert sorted(more.allowed_actions) == ["inspect", "profile", "search", "weigh"]
+
+
+def test_the_digest_covers_every_playbook(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before = playbooks_digest()
+    assert before == playbooks_digest()
+    for name in ("interactive-latency", "cold-start"):
+        (tmp_path / f"{name}.yaml").write_text("name: x\n")
+    monkeypatch.setattr("agents.playbook.resources.files", lambda _: tmp_path)
+    one = playbooks_digest()
+    (tmp_path / "cold-start.yaml").write_text("name: y\n")
+    two = playbooks_digest()
+    (tmp_path / "cold-start.yaml").rename(tmp_path / "warm-start.yaml")
+    assert len({before, one, two, playbooks_digest()}) == 4
+
+
+def test_what_is_borrowed_comes_first_with_its_definitions(tmp_path: Path) -> None:
+    own = write(tmp_path, borrow={"interactive-latency": ["room-for-the-seats", "share-the-prefix"]})
+    playbook = load_playbook(own)
+    assert [each.id for each in playbook.hypotheses] == ["room-for-the-seats", "share-the-prefix", "more-seats"]
+    assert {"in_flight", "most_room", "load"} <= playbook.define.keys()
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"borrow": {"interactive-latncy": []}}, "did you mean 'interactive-latency'"),
+        ({"borrow": {"interactive-latency": ["share-prefix"]}}, "did you mean 'share-the-prefix'"),
+        ({"borrow": ["interactive-latency"]}, "borrow: expected playbook: .ids."),
+        ({"borrow": {"interactive-latency": []}, "define": {"in_flight": "1"}}, "define.in_flight: .*something else"),
+        ({"borrow": {"interactive-latency": ["all-cores"] * 2}}, "all-cores: this id is used twice"),
+        ({"hypotheses": hypothesis(**{"for": ["vlm"]})}, "more-seats.for.0: "),
+    ],
+)
+def test_what_cannot_be_borrowed_is_named(tmp_path: Path, changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        load_playbook(write(tmp_path, **{"hypotheses": [], "define": {}, **changes}))
+
+
+def test_another_engines_knobs_are_no_typos_and_are_passed_over_here(tmp_path: Path) -> None:
+    theirs = hypothesis(**{"for": ["llamacpp"], "when": "config.parallel < 4", "try": {"parallel": 4}})
+    playbook = load_playbook(write(tmp_path, hypotheses=theirs))
+    view = make_view()
+    playbook.check_knobs(view.baseline.values)
+    assert list(advise(playbook, view, view.baseline.values, {})) == []
+    misspelt = load_playbook(write(tmp_path, hypotheses=hypothesis(**{"for": ["llamacpp"], "try": {"paralel": 4}})))
+    with pytest.raises(UserError, match=r"more-seats: unknown knob 'paralel'.*'parallel'"):
+        misspelt.check_knobs({"parallel": 1, "max_num_seqs": 1}, "llamacpp")
 
 
 def test_a_path_is_read_as_well_as_a_name(tmp_path: Path) -> None:
@@ -86,7 +156,7 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, changes: dict[str, An
 
 
 def test_what_is_no_playbook_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="expected one of interactive-latency"):
+    with pytest.raises(UserError, match="did you mean 'interactive-latency'"):
         load_playbook("interactive-latncy")
     with pytest.raises(UserError, match="none that can be read"):
         load_playbook(tmp_path / "absent.yaml")
@@ -123,7 +193,7 @@ def test_a_fixed_knob_or_an_unknown_fact_passes_the_hypothesis_over(tmp_path: Pa
     assert list(advise(playbook, view, view.baseline.values, {})) == []
 
 
-def test_a_worked_out_number_is_fitted_and_a_written_one_is_not(tmp_path: Path) -> None:
+def test_a_number_is_brought_to_the_nearest_that_the_knob_takes_here(tmp_path: Path) -> None:
     view = make_view({"max_num_seqs": 2, "block_size": 64})
     fitted = load_playbook(
         write(tmp_path, hypotheses=hypothesis(**{"try": {"max_num_seqs": "1e6", "block_size": "20"}}))
@@ -132,8 +202,30 @@ def test_a_worked_out_number_is_fitted_and_a_written_one_is_not(tmp_path: Path) 
         {"max_num_seqs": 512, "block_size": 16}
     ]
     written = load_playbook(write(tmp_path, hypotheses=hypothesis(**{"try": {"max_num_seqs": 1_000_000}})))
-    with pytest.raises(UserError, match="more-seats: knob max_num_seqs: expected 1 to 512"):
-        list(advise(written, view, view.baseline.values, {}))
+    assert [a.patch for a in advise(written, view, view.baseline.values, {})] == [{"max_num_seqs": 512}]
+
+
+def test_a_word_for_a_number_is_an_error(tmp_path: Path) -> None:
+    wrong = load_playbook(write(tmp_path, hypotheses=hypothesis(**{"try": {"max_num_seqs": "'many'"}})))
+    with pytest.raises(UserError, match="more-seats: knob max_num_seqs: expected a whole number"):
+        list(advise(wrong, view := make_view({"max_num_seqs": 2}), view.baseline.values, {}))
+
+
+def test_what_is_to_be_tried_alone_is_not_among_the_rest(tmp_path: Path) -> None:
+    playbook = load_playbook(write(tmp_path, hypotheses=hypothesis(alone=True)))
+    view = make_view({"max_num_seqs": 2})
+    assert len(list(advise(playbook, view, view.baseline.values, {}))) == 1
+    assert advise_all(playbook, view, view.baseline.values, {}) == ()
+
+
+def test_the_bounds_of_this_deployment_are_facts(tmp_path: Path) -> None:
+    playbook = load_playbook(
+        write(
+            tmp_path, hypotheses=hypothesis(**{"try": {"max_num_seqs": "(least.max_num_seqs + most.max_num_seqs) / 2"}})
+        )
+    )
+    view = make_view({"max_num_seqs": 2})
+    assert [a.patch for a in advise(playbook, view, view.baseline.values, {})] == [{"max_num_seqs": 256}]
 
 
 def test_together_each_hypothesis_sees_what_came_before_it(playbook: Playbook) -> None:
