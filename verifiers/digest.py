@@ -20,6 +20,7 @@ COVERED = (
     "tools/manifests",
     "tools/measure",
     "tools/profile",
+    "tools/redaction.py",
     "tools/service/load_spec.py",
     "tools/service/soak.py",
     "tools/targets/knobs.py",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tools.evals.declared import Loss
+from tools.evals.likelihood import scoring_fault
 from tools.evals.results import EvalResults, TaskResult
 from verifiers.evidence import Evidence, TrialEvidence
 
@@ -40,6 +41,9 @@ def recordings(evidence: Evidence) -> Recordings | str:
         return "what two launches of each arm said to the evals is needed"
     if len({evals.suite for _, evals in heard}) > 1:
         return "the launches were asked different evals"
+    faults = [fault for _, evals in heard for passage in evals.passages.values() if (fault := scoring_fault(passage))]
+    if faults:
+        return f"a passage wasn't scored: {faults[0]}"
     return Recordings(arms["A"], arms["B"], tuple(trial for trial, _ in heard))
 
 

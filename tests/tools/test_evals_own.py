@@ -38,7 +38,7 @@ def declare(**fields: Any) -> Any:
 def scored(folder: Path, source: str, *, time_limit_s: float = 20.0) -> list[float]:
     file = folder / "scorers.py"
     file.write_text(textwrap.dedent(source))
-    return PythonScorer(file, "score", time_limit_s, MEMORY).scores(PAIRS)
+    return PythonScorer(file, file.read_text(), "score", time_limit_s, MEMORY).scores(PAIRS)
 
 
 def answered(own: OwnSet, *texts: str) -> TaskResult:
@@ -95,19 +95,79 @@ def test_a_scorer_that_misbehaves_is_told(
     assert told in str(failure.value)
 
 
-def test_a_scorer_that_loops_is_ended_with_all_it_started(tmp_path: Path) -> None:
-    source = """
-        import os, subprocess, sys
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-        open(os.path.join(os.path.dirname(__file__), "pid"), "w").write(str(child.pid))
+def living(marker: str) -> list[str]:
+    """Processes that were started with `marker` among their arguments."""
+    return [
+        path.parent.name for path in Path("/proc").glob("[0-9]*/cmdline") if marker.encode() in _read(path).split(b"\0")
+    ]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
+LEAVES_ONE_BEHIND = """
+    import os, subprocess, sys
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:  # in a session of its own, with every pipe still open
+            os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(600)", {marker!r}])
+        os._exit(0)
+    def score(item, answer):
+        while {loops}:
+            pass
+        return 1.0
+"""
+
+
+@pytest.mark.parametrize("loops", [False, True])
+def test_nothing_that_a_scorer_started_outlives_it(tmp_path: Path, loops: bool) -> None:
+    marker = f"left-behind-{tmp_path.name}"
+    source = LEAVES_ONE_BEHIND.format(marker=marker, loops=loops)
+    if loops:
+        with pytest.raises(ScorerFailed, match="ended after 1 s"):
+            scored(tmp_path, source, time_limit_s=1.0)
+    else:
+        assert scored(tmp_path, source) == [1.0, 1.0]
+    assert living(marker) == []
+
+
+def test_a_scorer_has_no_rights_in_its_namespace_and_no_way_to_ours(tmp_path: Path) -> None:
+    source = f"""
+        import ctypes, os
         def score(item, answer):
-            while True:
+            free = ctypes.CDLL(None).sethostname(b"mine", 4) == 0
+            try:
+                os.kill({os.getpid()}, 0)
+                free = True
+            except ProcessLookupError:
                 pass
+            return float(free)
     """
-    with pytest.raises(ScorerFailed, match="ended after 1 s"):
-        scored(tmp_path, source, time_limit_s=1.0)
-    status = Path(f"/proc/{(tmp_path / 'pid').read_text()}/stat")
-    assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
+    assert scored(tmp_path, source) == [0.0, 0.0]
+
+
+def test_what_a_scorer_prints_is_kept_to_its_end(tmp_path: Path) -> None:
+    source = """
+        def score(item, answer):
+            for _ in range(64):
+                print("x" * (1 << 20))
+            raise ValueError("the last words")
+    """
+    with pytest.raises(ScorerFailed, match="the last words") as failure:
+        scored(tmp_path, source)
+    assert len(str(failure.value)) < 1000
+
+
+def test_the_code_that_was_hashed_is_the_code_that_scores(tmp_path: Path) -> None:
+    (tmp_path / "s.py").write_text("def score(i, a): return 1.0")
+    (tmp_path / "tone.jsonl").write_text('{"prompt": "x"}')
+    own = read_own(declare(scorer="python", data="tone.jsonl", entry="s.py:score"), tmp_path)
+    (tmp_path / "s.py").write_text("def score(i, a): return 0.0")
+    assert answered(own, "y").score == 1.0
 
 
 def test_where_no_network_can_be_taken_away_nothing_is_scored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -115,7 +175,7 @@ def test_where_no_network_can_be_taken_away_nothing_is_scored(monkeypatch: pytes
     child.write_text("import os; os._exit(97)")
     monkeypatch.setattr(python_scorer, "_CHILD", child)
     require_isolation.cache_clear()
-    with pytest.raises(UserError, match="network namespace"):
+    with pytest.raises(UserError, match="process namespace"):
         require_isolation()
     require_isolation.cache_clear()
 
@@ -146,7 +206,7 @@ def test_a_python_scorer_sees_the_whole_item_and_its_failure_is_every_answers(tm
     changed = read_own(declared, tmp_path)
     assert changed.files != own.files
     failed = answered(changed, "hello", "")
-    assert all("KeyError" in answer.error and answer.score == 0 for answer in failed.answers.values())
+    assert all("KeyError" in answer.unscored and answer.score == 0 for answer in failed.answers.values())
 
 
 @pytest.mark.parametrize(
@@ -156,6 +216,7 @@ def test_a_python_scorer_sees_the_whole_item_and_its_failure_is_every_answers(tm
         ({"scorer": "exact"}, "{broken", "line 1"),
         ({"scorer": "exact"}, '{"expected": "x"}', "prompt or messages"),
         ({"scorer": "exact"}, '{"prompt": "x"}', "expected expected"),
+        ({"scorer": "exact"}, '{"id": 7, "prompt": "x", "expected": "y"}\n' * 2, "'7' more than once"),
         ({"scorer": "regex"}, '{"prompt": "x", "pattern": "("}', "pattern"),
         ({"scorer": "json_schema"}, '{"prompt": "x", "schema": {"type": "bogus"}}', "schema"),
         ({"scorer": "json_schema"}, '{"prompt": "x"}', "schema"),
@@ -211,6 +272,10 @@ def test_lm_evals_samples_are_read_and_agree_with_its_results(tmp_path: Path) ->
             read_samples(FILES, harness(**fields))
     with pytest.raises(LaunchFailed, match="wrote no"):
         read_samples(tmp_path, harness())
+    for file in FILES.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "samples_tinyqa_hard_2026-11-30T15-15-30.000000.jsonl").write_text("{}\n")
+    assert read_samples(tmp_path, harness()) == said, "another task's samples begin with this one's name"
     for file in FILES.iterdir():
         (tmp_path / file.name).write_text(file.read_text().replace('"acc,none": 0.75', '"acc,none": 1.0'))
     with pytest.raises(LaunchFailed, match=r"0\.7500"):

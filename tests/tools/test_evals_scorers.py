@@ -41,6 +41,9 @@ TOOL = {"name": "grow", "schema": AGE}
         ("constraints", "1. a\n2. b", {"matches": r"^2\.", "lines_at_least": 2, "starts": "1", "ends": "b"}, 1.0),
         ("constraints", "a b", {"words_at_least": 3, "lower": True}, 0.5),
         ("tool_call", '{"name": "grow", "arguments": {"age": 3}}', TOOL, 0.0),
+        ("json_schema", "[" * 100_000, AGE, 0.0),
+        ("json_fields", '{"a":' * 100_000, {"a": 1}, 0.0),
+        ("json_schema", '{"age": "\\ud800"}', AGE, 0.0),
     ],
 )
 def test_texts_are_scored_exactly(scorer: str, text: str, expected: Any, score: float) -> None:
@@ -76,6 +79,7 @@ def test_choices_of_both_endpoints_are_read_and_others_are_no_answer() -> None:
     assert Said.read({"text": "hi", "finish_reason": "stop"}) == Said("hi", (), "stop")
     call = {"function": {"name": "grow", "arguments": "{}"}}
     assert Said.read({"message": {"content": None, "tool_calls": [call]}}) == Said("", (Call("grow", "{}"),), None)
+    assert Said.read({"message": {"content": None, "reasoning_content": "hm"}, "finish_reason": "length"}).text == ""
     broken: list[dict[str, Any]] = [
         {"message": {"content": None}},
         {"message": {"content": 3}},

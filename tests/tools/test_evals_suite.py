@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -143,6 +144,9 @@ def test_a_busy_server_is_asked_again_and_a_refusal_is_told(monkeypatch: pytest.
         {"tokens": ["a", "b", "c"], "token_logprobs": [None, None, -1.0], "top_logprobs": [None, {}, {}]},
         {"tokens": ["a", "b", "c"], "token_logprobs": [None, -1.0], "top_logprobs": [None, {}, {}]},
         {"tokens": ["a", "b"], "token_logprobs": [None, -1.0], "top_logprobs": [None, {}]},
+        {"tokens": ["a", "b", "c"], "token_logprobs": [None, math.nan, -1.0], "top_logprobs": [None, {}, {}]},
+        {"tokens": ["a", "b", "c"], "token_logprobs": [None, 0.7, -1.0], "top_logprobs": [None, {}, {}]},
+        {"tokens": ["a", "b", "c"], "token_logprobs": [None, -1.0, -1.0], "top_logprobs": [None, {"x": math.inf}, {}]},
     ],
 )
 def test_a_server_that_scores_no_text_is_never_taken_for_one_that_does(logprobs: object) -> None:

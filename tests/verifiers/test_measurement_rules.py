@@ -120,6 +120,18 @@ def test_answers_as_long_as_the_baselines_pass_without_ignore_eos(confirmation: 
     assert baseline.status == "PASS" and "no other side" in baseline.sentence
 
 
+def test_a_minority_that_is_cut_short_is_seen_request_by_request(confirmation: Confirmation) -> None:
+    told = natural(confirmation())
+    evidence = told.about(
+        (*told.trials, *(replace(t, id=f"{t.id}-more", block=2 + (t.block or 0)) for t in told.trials))
+    )
+    cuts = each_record(evidence, lambda r: cut(r, 8 - (r.index % 3 == 1)), "B")
+    verdict = asked("outputs.lengths", cuts)
+    assert verdict.status == "FAIL" and "12 of 40 answers are shorter" in verdict.sentence, verdict.sentence
+    few = each_record(evidence, lambda r: cut(r, 8 - (r.index == 9)), "B")
+    assert asked("outputs.lengths", few).status == "PASS", "a near-tie may end an answer a token earlier"
+
+
 def test_answers_of_one_token_are_held_against_the_floor_of_the_first(confirmation: Confirmation) -> None:
     evidence = confirmation()
     for index, trial in enumerate(evidence.trials):

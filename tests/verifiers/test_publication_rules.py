@@ -91,6 +91,10 @@ def test_a_verdict_that_quotes_a_proposer_backs_no_claim(run: Evidence) -> None:
         "postgres://tuner:hunter22@db/x",
         'password = "correct-horse"',
         "API_KEY=abc123def",
+        "HF_TOKEN: hf_abcdef",
+        "token=" + "0123456789abcdef" * 2,
+        "sk_live_" + "a1B2c3D4" * 3,
+        "secret: hunter22",
     ],
 )
 def test_a_secret_is_noticed_in_whatever_leaves(run: Evidence, secret: str) -> None:
@@ -111,6 +115,23 @@ def test_a_random_key_is_noticed_and_a_digest_or_a_name_is_not(run: Evidence, se
     assert change_secrets.verify(with_change(run, prose=(key,))).status == "FAIL"
     harmless = (drawn.randbytes(32).hex(), "max_num_batched_tokens=16384, long_prefill_token_threshold=2048")
     assert change_secrets.verify(with_change(run, prose=harmless)).status == "PASS"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "The secret: patience with long prompts",
+        "meta-llama/Llama-3.2-11B-Vision-Instruct",
+        "Qwen/Qwen3-235B-A22B-Instruct-2507-FP8",
+        "mistralai/Mixtral-8x22B-Instruct-v0",
+        "DeepSeek-R1-Distill-Qwen-32B-Q4_K_M",
+        "time per output token: 12 ms, and per first token = 210",
+        "max_num_batched_tokens: 16384",
+    ],
+)
+def test_a_models_name_and_plain_prose_are_no_secrets(run: Evidence, said: str) -> None:
+    verdict = change_secrets.verify(with_change(run, prose=(said,)))
+    assert verdict.status == "PASS", verdict.sentence
 
 
 def test_what_cannot_be_taken_back_is_not_committed(run: Evidence) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from math import log
@@ -13,7 +14,7 @@ from tests.verifiers.conftest import DEPLOYMENT, Confirmation
 from tests.verifiers.eval_results import PROMPTS, SCORES, altered, honest_evals, passage, with_scores
 from tools.deployment import Deployment
 from tools.evals.agreement import GreedyOutputs
-from tools.evals.results import Answer, Conduct, EvalResults, TaskResult
+from tools.evals.results import Answer, Conduct, EvalResults, Passage, TaskResult
 from verifiers import Evidence
 from verifiers.rules.quality import RULES
 from verifiers.statistics.paired import paired, sign_p
@@ -130,6 +131,22 @@ def test_what_was_asked_something_else_is_never_compared(evidence: Evidence, rul
     assert VERIFY[rule](altered(evidence, lambda evals: replace(evals, suite="another"))).status == "ERROR"
 
 
+def scored(change: Callable[[Passage], Passage]) -> Change:
+    return lambda evals: replace(evals, passages={name: change(each) for name, each in evals.passages.items()})
+
+
+def test_what_is_no_probability_passes_nowhere(evidence: Evidence) -> None:
+    for arms in ("A", "B"):
+        nothing = altered(evidence, scored(lambda p: replace(p, logprobs=(math.nan,) * len(p.tokens))), arms=arms)
+        assert {verify(nothing).status for name, verify in VERIFY.items() if name != "quality.own_evals"} == {"ERROR"}
+
+
+@pytest.mark.parametrize("arms", ["B", "AB"])
+def test_alternatives_that_are_not_told_are_not_the_same(evidence: Evidence, arms: str) -> None:
+    silent = altered(evidence, scored(lambda p: replace(p, top=({},) * len(p.tokens))), arms=arms)
+    assert VERIFY["quality.logprobs"](silent).status == "ERROR"
+
+
 def test_an_unsteady_baseline_is_no_excuse(evidence: Evidence) -> None:
     """Each launch of both arms says something of its own: no rule could tell, and the band says so."""
     flips = iter(range(100, 200))
@@ -207,8 +224,8 @@ def test_a_model_that_can_nothing_has_nothing_to_lose(evidence: Evidence) -> Non
     assert VERIFY["quality.context"](all_refused).status == "ERROR"
 
 
-def own(score: Callable[[int], float], *, items: int = 20, error: str = "") -> Change:
-    answers = {str(i): Answer(score(i), "said", error=error) for i in range(items)}
+def own(score: Callable[[int], float], *, items: int = 20, error: str = "", unscored: str = "") -> Change:
+    answers = {str(i): Answer(score(i), "said", error=error, unscored=unscored) for i in range(items)}
     return lambda evals: replace(evals, own={"tone": TaskResult(answers)})
 
 
@@ -232,7 +249,18 @@ def test_the_users_own_evals_may_drop_by_what_is_declared_and_one_flip(
     assert verify(asked).status == "PASS"
     assert verify(altered(asked, own(after))).status == status
     assert verify(altered(asked, own(after, items=4))).status == "ERROR"
-    assert verify(altered(asked, own(lambda _: 0.0, error="the scorer raised"), arms="AB")).status == "ERROR"
+    assert verify(altered(asked, own(lambda _: 0.0, error="answered 400"), arms="AB")).status == "ERROR"
+    assert verify(altered(asked, own(lambda _: 0.0, error="answered 400"))).status == "FAIL"
+    raised = verify(altered(asked, own(lambda _: 0.0, unscored="it raised KeyError")))
+    assert raised.status == "ERROR" and "the scorer gave" in raised.sentence, "its fault isn't the candidate's"
+
+
+def test_of_a_few_items_none_may_flip_unseen(evidence: Evidence) -> None:
+    named = {"name": "tone", "scorer": "exact", "data": "tone.jsonl", "max_drop": 0.0}
+    evidence = replace(evidence, deployment=Deployment.model_validate({**DEPLOYMENT, "evals": [named]}))
+    asked = altered(evidence, own(lambda _: 1.0, items=2), arms="AB")
+    assert VERIFY["quality.own_evals"](asked).status == "PASS"
+    assert VERIFY["quality.own_evals"](altered(asked, own(float, items=2))).status == "INCONCLUSIVE"
 
 
 def test_a_server_that_keeps_everybody_but_the_benchmark_waiting_needs_no_baseline_to_be_told(

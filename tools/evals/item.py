@@ -96,9 +96,9 @@ def answered(asked: Asked) -> Answer:
     return as_answer(asked, score)
 
 
-def as_answer(asked: Asked, score: float, error: str = "") -> Answer:
-    """The answer with a score from elsewhere."""
+def as_answer(asked: Asked, score: float, unscored: str = "") -> Answer:
+    """The answer with a score from elsewhere, or with why it has none."""
     said = asked.said
     if said is None:
         return Answer(0.0, "", error=asked.error)
-    return Answer(score, said.shown[:KEPT_TEXT], said.finish_reason, asked.prompt_tokens, error)
+    return Answer(score, said.shown[:KEPT_TEXT], said.finish_reason, asked.prompt_tokens, "", unscored)

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import exp, fsum, log
+from math import exp, fsum, isfinite, log
 
 from tools.evals.results import Passage
 
-__all__ = ["cut_alike", "divergence_nats", "perplexity"]
+__all__ = ["cut_alike", "divergence_nats", "least_told", "perplexity", "scoring_fault"]
 
 LEAST = 1e-9
 "Probability below which none is told apart: what rounding leaves of a sum."
+ROUNDING = 1e-3
+"By which a logarithm of a probability near 1 may lie above 0, in half precision."
 
 
 def cut_alike(a: Mapping[str, Passage], b: Mapping[str, Passage]) -> bool:
     """Whether two servers scored the same texts and cut them into the same tokens."""
     return a.keys() == b.keys() and all(a[name].tokens == b[name].tokens for name in a)
+
+
+def scoring_fault(passage: Passage) -> str:
+    """Why its numbers are no log-probabilities of its tokens; empty where they are."""
+    if not len(passage.tokens) == len(passage.logprobs) == len(passage.top):
+        return f"expected a log-probability and alternatives for each of {len(passage.tokens)} tokens"
+    said = (logprob for place in passage.top for logprob in place.values())
+    odd = next((value for value in (*passage.logprobs, *said) if not (isfinite(value) and value <= ROUNDING)), None)
+    return "" if odd is None else f"expected a logarithm of a probability, found {odd}"
+
+
+def least_told(passages: Mapping[str, Passage]) -> int:
+    """The fewest alternatives told at any place. Where a server tells fewer, a divergence sees less."""
+    return min((len(place) for passage in passages.values() for place in passage.top), default=0)
 
 
 def divergence_nats(a: Mapping[str, Passage], b: Mapping[str, Passage]) -> float:

@@ -139,7 +139,8 @@ def read_samples(out: Path, declared: LmEval) -> TaskResult:
 
 
 def _samples(out: Path, task: str, declared: LmEval) -> list[dict[str, Any]]:
-    return [orjson.loads(line) for line in _newest(out, f"samples_{task}_*.jsonl", declared).splitlines()]
+    """A file is named by task and time: `arc` isn't to read those of `arc_easy`. A group has none of its own."""
+    return [orjson.loads(line) for line in _newest(out, f"samples_{task}_[0-9]*T*.jsonl", declared).splitlines()]
 
 
 def _reported(out: Path, task: str, declared: LmEval) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +43,7 @@ class OwnSet:
         return await ask_items(asker, self.items)
 
     def score(self, asked: Sequence[Asked]) -> TaskResult:
-        """The answers with their scores. Where a user's function gives none, every answer says why."""
+        """The answers with their scores. Where a user's function gives none, every answer says so and why."""
         if self.scorer is None:
             return TaskResult({each.item.id: answered(each) for each in asked})
         heard = [each for each in asked if each.said is not None]
@@ -69,12 +70,20 @@ def read_own(declared: Scored, folder: Path) -> OwnSet:
     )
     if not items:
         raise UserError(f"evals: {declared.name}: expected items in {folder / declared.data}, found none")
+    twice = [name for name, count in Counter(item.id for item in items).items() if count > 1]
+    if twice:
+        raise UserError(
+            f"evals: {declared.name}: {folder / declared.data}: expected an id of its own for each item, found "
+            f"{twice[0]!r} more than once; an item without an id is called by the number of its line"
+        )
     files = [(declared.data, hashlib.sha256(data).hexdigest())]
     scorer = None
     if declared.entry is not None:
         name, _, function = declared.entry.partition(":")
-        files.append((name, hashlib.sha256(_bytes(folder / name, declared.name)).hexdigest()))
-        scorer = PythonScorer((folder / name).resolve(), function, declared.time_limit_s, declared.memory_limit_bytes)
+        code = _bytes(folder / name, declared.name)
+        files.append((name, hashlib.sha256(code).hexdigest()))
+        limits = declared.time_limit_s, declared.memory_limit_bytes
+        scorer = PythonScorer((folder / name).resolve(), _text(code, name, declared.name), function, *limits)
         require_isolation()
     return OwnSet(declared, items, tuple(files), scorer)
 
@@ -84,6 +93,13 @@ def _bytes(path: Path, name: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise UserError(f"evals: {name}: expected a file at {path}, found {error.strerror}") from None
+
+
+def _text(code: bytes, file: str, name: str) -> str:
+    try:
+        return code.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(f"evals: {name}: expected Python in UTF-8 in {file}, found {error}") from None
 
 
 def _item(number: int, line: bytes, declared: Scored, path: Path) -> Item:

@@ -15,18 +15,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tools.errors import UserError
 
 __all__ = ["PythonScorer", "ScorerFailed", "require_isolation"]
 
 _CHILD = Path(__file__).with_name("scorer_child.py")
-_NO_NETWORK = 97
+_NO_ISOLATION, _SIGNALLED = 97, 128
 "As in scorer_child.py."
 _MOST_OUTPUT = 1 << 20
 "Bytes of scores that are read; more is no list of scores."
 _KEPT_STDERR = 400
+_CHUNK = 1 << 16
+_READING_S = 5.0
+"For what was in the pipes when the last writer ended."
 _ENVIRONMENT = ("LANG", "LC_ALL", "TZ")
 "All that a scorer sees of our environment: no keys, no proxies, no paths."
 
@@ -40,6 +43,9 @@ class PythonScorer:
     """`function` of `file`, called as function(item, answer) -> 0..1 for each pair."""
 
     file: Path
+    "What it is called by in a traceback."
+    source: str
+    "Its text as it was hashed; the file may be another by the time it runs."
     function: str
     time_limit_s: float
     memory_limit_bytes: int
@@ -65,6 +71,7 @@ class PythonScorer:
         reading, writing = os.pipe()
         job = {
             "file": str(self.file),
+            "source": self.source,
             "function": self.function,
             "result_fd": writing,
             "memory_bytes": self.memory_limit_bytes,
@@ -85,18 +92,38 @@ class PythonScorer:
                 )
             finally:
                 os.close(writing)
+            assert child.stdin is not None and child.stderr is not None
             # Read beside the wait: a pipe holds 64 KiB, and whoever fills it waits for ever.
-            said: list[bytes] = []
-            reader = threading.Thread(target=lambda: said.append(results.read(_MOST_OUTPUT)), daemon=True)
-            reader.start()
+            said, errors = _End(results, _MOST_OUTPUT, of_all=False), _End(child.stderr, _KEPT_STDERR, of_all=True)
             try:
-                _, errors = child.communicate(json.dumps(job).encode(), timeout=self.time_limit_s)
+                with (
+                    suppress(BrokenPipeError),
+                    child.stdin,
+                ):  # it may end before it read its job, and tells by its status
+                    child.stdin.write(json.dumps(job).encode())
+                child.wait(timeout=self.time_limit_s)
             except subprocess.TimeoutExpired:
                 raise ScorerFailed(f"{self._name}: ended after {self.time_limit_s:g} s without a result") from None
             finally:
                 _end(child)
-                reader.join(timeout=5.0)
-            return (said[0] if said else b""), errors.decode(errors="replace"), child.returncode
+                said.join(timeout=_READING_S)
+                errors.join(timeout=_READING_S)
+                child.stderr.close()
+            return said.kept, errors.kept.decode(errors="replace"), child.returncode
+
+
+class _End(threading.Thread):
+    """Reads a pipe to its end beside whoever waits, and keeps so many bytes: the last, or the first and no more."""
+
+    def __init__(self, pipe: IO[bytes], most: int, *, of_all: bool) -> None:
+        super().__init__(daemon=True)
+        self._pipe, self._most, self._of_all = pipe, most, of_all
+        self.kept = b""
+        self.start()
+
+    def run(self) -> None:
+        while more := os.read(self._pipe.fileno(), _CHUNK):
+            self.kept = (self.kept + more)[-self._most :] if self._of_all else (self.kept + more)[: self._most]
 
 
 @cache
@@ -109,9 +136,9 @@ def require_isolation() -> None:
     done = subprocess.run([sys.executable, "-I", str(_CHILD), "--check"], env=_environment(), check=False, timeout=60)
     if done.returncode != 0:
         raise UserError(
-            "evals: a Python scorer runs in a network namespace of its own, and this system gives none (Linux with "
-            "unprivileged user namespaces is needed: sysctl kernel.unprivileged_userns_clone=1, or in a container "
-            "a seccomp profile that allows unshare). Use the scorers exact, regex or json_schema here"
+            "evals: a Python scorer runs in a network and a process namespace of its own, and this system gives none "
+            "(Linux with unprivileged user namespaces is needed: sysctl kernel.unprivileged_userns_clone=1, or in a "
+            "container a seccomp profile that allows unshare). Use the scorers exact, regex or json_schema here"
         )
 
 
@@ -120,18 +147,16 @@ def _environment() -> dict[str, str]:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """The whole process group, so that nothing that a scorer started lives on."""
+    """The whole process group. With it ends the first process of the scorer's namespace, and with that all in it."""
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
-    if child.stderr is not None:
-        child.stderr.close()
 
 
 def _ending(code: int) -> str:
-    if code == _NO_NETWORK:
-        return "no network namespace was to be had"
-    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+    if code == _NO_ISOLATION:
+        return "no namespace of its own was to be had"
+    return f"killed by {signal.Signals(code - _SIGNALLED).name}" if code > _SIGNALLED else f"ended with status {code}"
 
 
 def _read(said: bytes, count: int, name: str) -> list[float]:

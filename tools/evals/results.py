@@ -36,6 +36,8 @@ class Answer:
     prompt_tokens: int | None = None
     error: str = ""
     "Why there is no answer; then the score is 0."
+    unscored: str = ""
+    "Why the user's scorer gave this answer no score: its own fault, so a score of 0 that says nothing."
 
 
 @dataclass(frozen=True, slots=True)

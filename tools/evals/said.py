@@ -12,6 +12,10 @@ from tools.evals.asker import NoAnswer
 __all__ = ["Call", "Said"]
 
 
+_THOUGHTS = ("reasoning_content", "reasoning")
+"Where servers put what a model thought before it answered."
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """A tool that the model called."""
@@ -49,7 +53,8 @@ class Said:
         reason = choice.get("finish_reason")
         if (text is not None and not isinstance(text, str)) or not isinstance(calls, list):
             raise NoAnswer(f"expected text and tool calls, found {json.dumps(message)[:200]}")
-        if text is None and not calls:
+        thought = any(isinstance(message.get(name), str) for name in _THOUGHTS)
+        if text is None and not calls and not thought:  # who only thought has answered nothing, and did answer
             raise NoAnswer(f"expected text or tool calls, found {json.dumps(message)[:200]}")
         return cls(text or "", tuple(_call(call) for call in calls), reason if isinstance(reason, str) else None)
 

@@ -15,6 +15,8 @@ __all__ = ["SCORERS", "Scorer"]
 
 Scorer = Callable[[Said, Any], float]
 
+_NO_JSON = (ValueError, RecursionError)
+"Of a text: it isn't JSON, or nested so deep, or of such halves of characters, that nobody reads it."
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
@@ -42,11 +44,7 @@ def regex(said: Said, expected: str) -> float:
 
 def json_schema(said: Said, expected: Mapping[str, Any]) -> float:
     """The whole text is JSON that keeps the schema."""
-    try:
-        value = json.loads(said.text)
-    except ValueError:
-        return 0.0
-    return float(not schema_fault(value, expected))
+    return float(_keeps(said.text, expected))
 
 
 def json_fields(said: Said, expected: Mapping[str, Any]) -> float:
@@ -73,10 +71,14 @@ def tool_call(said: Said, expected: Mapping[str, Any]) -> float:
     written = said.calls[0].arguments
     if said.finish_reason == "length":
         return 0.5 * _is_cut(said, written)
+    return float(_keeps(written, expected["schema"]))
+
+
+def _keeps(written: str, schema: Mapping[str, Any]) -> bool:
     try:
-        return float(not schema_fault(json.loads(written), expected["schema"]))
-    except ValueError:
-        return 0.0
+        return not schema_fault(json.loads(written), schema)
+    except _NO_JSON:
+        return False
 
 
 def _is_cut(said: Said, written: str) -> bool:
@@ -93,7 +95,7 @@ def _first_object(text: str) -> Mapping[str, Any]:
         return {}
     try:
         value, _ = json.JSONDecoder().raw_decode(text[start:])
-    except ValueError:
+    except _NO_JSON:
         return {}
     return value if isinstance(value, dict) else {}
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tools.evals.asker import COMPLETIONS, Asker, NoAnswer, choice, unreachable
+from tools.evals.likelihood import scoring_fault
 from tools.evals.results import Passage
 
 __all__ = ["TOP", "score_passages"]
@@ -45,10 +46,13 @@ def _passage(told: Any) -> Passage:
         tokens, logprobs, top = (told[name][1:-1] for name in ("tokens", "token_logprobs", "top_logprobs"))
         if not tokens or not len(tokens) == len(logprobs) == len(top):
             raise NoAnswer(f"expected as many log-probabilities as tokens, found {len(logprobs)} and {len(tokens)}")
-        return Passage(
+        passage = Passage(
             tuple(str(token) for token in tokens),
             tuple(float(logprob) for logprob in logprobs),
             tuple({str(token): float(logprob) for token, logprob in place.items()} for place in top),
         )
+        if fault := scoring_fault(passage):
+            raise ValueError(fault)
+        return passage
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NoAnswer(f"expected logprobs of the echoed prompt, found {str(told)[:200]}") from error

@@ -70,6 +70,5 @@ CLASSES: Mapping[str, str] = {
 
 WAITING: Mapping[str, str] = {
     "D11": "external targets: nothing but a server of our own is measured yet",
-    "E08": "approvals: nobody is asked yet, a change goes to a branch for review",
 }
 """Class to the room that it waits for."""

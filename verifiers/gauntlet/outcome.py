@@ -12,6 +12,9 @@ from verifiers.gauntlet.classes import CLASSES, WAITING
 
 __all__ = ["Attacked", "Controlled", "Outcome"]
 
+_ASKS_FOR_DATA = frozenset({"data.complete"})
+"Rules whose very question is whether everything is there; their answer is an ERROR."
+
 
 @dataclass(frozen=True, slots=True)
 class Attacked:
@@ -27,8 +30,9 @@ class Attacked:
 
     @property
     def caught(self) -> bool:
-        """Whether its own rule refused it."""
-        return self.rule in self.exam.refused_by
+        """Whether its own rule refused it. That it couldn't be asked is no answer, but where just that is asked."""
+        own = self.exam.refusals.get(self.rule)
+        return own is not None and (own.verdict.status != "ERROR" or self.rule in _ASKS_FOR_DATA)
 
     @property
     def alone(self) -> bool:

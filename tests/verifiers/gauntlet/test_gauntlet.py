@@ -13,7 +13,7 @@ from verifiers.catalogue import RULES, STAGES
 from verifiers.evidence import Evidence
 from verifiers.gate import judge
 from verifiers.gather import gather
-from verifiers.gauntlet.case import Case, Control, Exam, examine
+from verifiers.gauntlet.case import Case, Control, Exam, Refusal, examine
 from verifiers.gauntlet.cases import CASES
 from verifiers.gauntlet.classes import CLASSES, WAITING
 from verifiers.gauntlet.controls import CONTROLS
@@ -23,6 +23,7 @@ from verifiers.gauntlet.outcome import Attacked, Outcome
 from verifiers.gauntlet.recall import Recall
 from verifiers.gauntlet.servers import LIARS
 from verifiers.gauntlet.tape import Held
+from verifiers.verdict import error
 
 
 def one_each() -> Iterator[Case]:
@@ -50,9 +51,10 @@ def exams(recall: Recall) -> dict[str, Exam]:
 
 @pytest.mark.parametrize("case", EACH, ids=lambda case: case.id)
 def test_an_attack_is_refused_by_its_own_rule(case: Case, exams: dict[str, Exam]) -> None:
-    refusals = exams[case.id].refusals
-    assert case.rule in refusals, f"{case.lie}: {case.rule} let it pass"
-    assert refusals[case.rule].verdict.sentence
+    exam = exams[case.id]
+    told = Attacked(case.id, case.attack, case.rule, case.lie, "record", exam)
+    assert told.caught, f"{case.lie}: {case.rule} let it pass"
+    assert exam.refusals[case.rule].verdict.sentence
 
 
 def test_without_any_one_rule_some_attack_is_accepted(exams: dict[str, Exam]) -> None:
@@ -132,6 +134,12 @@ def test_an_outcome_names_what_is_not_as_it_must_be() -> None:
     assert [one.id for one in outcome.missed] == ["k99"] and not outcome.holds
     assert set(outcome.idle) == {rule.id for rule in RULES} and "A01" in outcome.uncovered
     assert not Outcome((passed,), (), complete=False).idle
+
+
+@pytest.mark.parametrize(("rule", "caught"), [("cache.prefix_hits", False), ("data.complete", True)])
+def test_a_question_that_could_not_be_asked_has_caught_nothing(rule: str, caught: bool) -> None:
+    exam = Exam({rule: Refusal("confirm", error(rule, "the evidence isn't as the harness writes it"))})
+    assert Attacked("k99", "A01", rule, "nothing", "record", exam).caught is caught
 
 
 def test_the_page_for_users_lists_every_class_with_its_rules_and_what_waits() -> None:

@@ -2,6 +2,7 @@
 
 from verifiers.gauntlet.case import Case
 from verifiers.gauntlet.cases import (
+    approval,
     conduct,
     design,
     identity,
@@ -24,5 +25,6 @@ CASES: tuple[Case, ...] = (
     *proposals.CASES,
     *operation.CASES,
     *publication.CASES,
+    *approval.CASES,
     *conduct.CASES,
 )

@@ -9,6 +9,7 @@ from scipy.stats import chi2_contingency, ks_2samp
 
 from verifiers.evidence import Evidence
 from verifiers.sides import Measured, sides
+from verifiers.statistics.paired import sign_p
 from verifiers.verdict import Verdict, error, failed, inconclusive, passed
 
 RULE = "outputs.lengths"
@@ -24,7 +25,7 @@ Key = tuple[int | None, int]
 def verify(evidence: Evidence) -> Verdict:
     """Answers cut short look fast. With `ignore_eos` in force each has exactly the length asked for; without it the
     lengths are held against the baseline's, request by request where both sides answered the same ones: median ratio,
-    Kolmogorov-Smirnov distance, and the mix of finish reasons."""
+    sign test, Kolmogorov-Smirnov distance, and the mix of finish reasons."""
     if not evidence.measured:
         return error(RULE, "no trial was measured")
     for trial, measured in evidence.measured:
@@ -68,6 +69,13 @@ def _compared(evidence: Evidence, baseline: tuple[Measured, ...], candidate: tup
     if ratio < _LEAST_RATIO:
         told = f"answers are {ratio:.2f} times as long as the baseline's ({unit}), at least {_LEAST_RATIO} is asked"
         return failed(RULE, told, *trials)
+    if paired:
+        shorter = sum(after[key] < before[key] for key in shared)
+        longer = sum(after[key] > before[key] for key in shared)
+        total = sum(after[key] for key in shared) / sum(before[key] for key in shared)
+        if total < 1 and sign_p(shorter, longer) < _SURE:
+            told = f"{shorter} of {len(shared)} answers are shorter than the baseline's and {longer} longer"
+            return failed(RULE, f"{told}, {total:.3f} times as long together", *trials)
     distance = ks_2samp(list(before.values()), list(after.values()))
     if distance.pvalue < _SURE:
         told = f"Kolmogorov-Smirnov distance {distance.statistic:.2f}, p = {distance.pvalue:.1g}"

@@ -2,6 +2,7 @@
 
 from verifiers.rule import Rule, asked
 from verifiers.rules.publication import (
+    approval_bound,
     change_base_fresh,
     change_only_planned,
     change_secrets,
@@ -31,4 +32,5 @@ RULES: tuple[Rule, ...] = (
     asked(change_only_planned, "publish"),
     asked(change_secrets, "publish"),
     asked(claims_traceable, "publish"),
+    asked(approval_bound, "publish"),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tools.measure.summary import METRICS
 from tools.targets.knobs import KnobError
 from verifiers.evidence import Evidence
 from verifiers.verdict import Verdict, error, failed, passed
@@ -49,7 +50,7 @@ def _shape(action: object) -> str:
     if unknown := sorted(set(action) - set(fields) - {"kind"}):
         return f"{action['kind']} has no field {unknown[0]!r}"
     for name, fits in fields.items():
-        if name not in action or not fits(action[name]):
+        if (name in action and not fits(action[name])) or (name not in action and name not in _LATER):
             return f"{action['kind']}: {name} is {str(action.get(name))[:80]!r}"
     return ""
 
@@ -70,10 +71,37 @@ def _few(value: Any) -> bool:
     return type(value) is int and 1 <= value <= 8
 
 
+def _expect(value: Any) -> bool:
+    return (
+        isinstance(value, Mapping)
+        and len(value) <= 16
+        and all(name in METRICS and direction in ("lower", "higher") for name, direction in value.items())
+    )
+
+
+def _regions(value: Any) -> bool:
+    return isinstance(value, list | tuple) and 1 <= len(value) <= 4 and all(_region(each) for each in value)
+
+
+def _region(value: Any) -> bool:
+    return (
+        isinstance(value, Mapping)
+        and value.keys() <= {"knob", "low", "high", "values", "weight", "why"}
+        and _text(value.get("knob"))
+        and type(value.get("weight")) in (int, float)
+        and 0 <= value["weight"] <= 1
+    )
+
+
 _FIELDS: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
-    "propose": {"patch": _patch, "hypothesis": _text},
+    "propose": {"patch": _patch, "hypothesis": _text, "expect": _expect},
     "search": {"trials": _few, "why": _text},
     "measure": {"trial": _text},
-    "inspect": {"trial": _text},
+    "weigh": {"regions": _regions},
+    "inspect": {"trial": _text, "subject": _text},
+    "profile": {"subject": _text},
     "finish": {"reason": _text},
 }
+
+_LATER = frozenset({"expect", "subject"})
+"""Fields that records of earlier versions lack."""

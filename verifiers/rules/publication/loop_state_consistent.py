@@ -49,8 +49,11 @@ def _turns(evidence: Evidence, by_key: dict[str, Entry]) -> str:
         if kind not in ("propose", "measure") or (patch is not None and patch != entry.data["proposal"]["patch"]):
             return f"{entry.key} is about something else than its decision"
     granted = sum(a.data["action"]["trials"] for a in actions if a.data["action"]["kind"] == "search")
-    searched = sum(bool(a.data.get("by_search")) for a in actions if a.data["action"]["kind"] == "propose")
-    return f"the search made {searched} proposals, {granted} were granted" if searched > granted else ""
+    searched = [a for a in actions if a.data["action"]["kind"] == "propose" and a.data.get("by_search")]
+    owed = sum(bool(a.data.get("owed")) for a in searched)
+    if len(searched) > granted + owed:
+        return f"the search made {len(searched)} proposals, {granted} were granted and {owed} owed to it"
+    return ""
 
 
 def _trials(evidence: Evidence, by_key: dict[str, Entry]) -> str:

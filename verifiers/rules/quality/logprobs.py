@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 from statistics import fmean
 
-from tools.evals.likelihood import cut_alike, divergence_nats
+from tools.evals.likelihood import cut_alike, divergence_nats, least_told
 from verifiers.evidence import Evidence
 from verifiers.recordings import declared_loss, recordings
 from verifiers.verdict import Verdict, error, failed, passed
@@ -34,6 +34,10 @@ def verify(evidence: Evidence) -> Verdict:
         return error(RULE, "the arms scored different passages", *heard.trials)
     if not all(cut_alike(baseline[0], passages) for passages in candidate):
         return failed(RULE, "the candidate cuts the same text into other tokens: another tokenizer", *heard.trials)
+    told = [min(map(least_told, arm)) for arm in (baseline, candidate)]
+    if told[1] < max(1, told[0]):
+        alternatives = f"{told[1]} alternatives at some place, {told[0]} with the baseline"
+        return error(RULE, f"the candidate tells {alternatives}: what isn't told can't be compared", *heard.trials)
     own = fmean(divergence_nats(a, b) for a, b in permutations(baseline, 2))
     cross = max(fmean(divergence_nats(a, b) for a in baseline) for b in candidate)
     loss = declared_loss(evidence)

@@ -10,13 +10,16 @@ from verifiers.verdict import Verdict, error, failed, inconclusive, passed
 
 RULE = "quality.own_evals"
 ALPHA = 0.05
+FEWEST_FOR_A_FLIP = 10
+"Of fewer items one is more than 10 %, and no near-tie that may be let pass."
 
 
 def verify(evidence: Evidence) -> Verdict:
     """Each eval that the deployment names, item by item, against its declared `max_drop`.
 
     On top of it comes what chance alone does: the gap between the baseline's own launches, and one item, which a
-    near-tie may flip. Beyond that it is a loss where the exact sign test says so, and undecided where it can't.
+    near-tie may flip, of ten or more. Beyond that it is a loss where the exact sign test says so, and undecided where
+    it can't.
     """
     declared = evidence.deployment.evals
     if not declared:
@@ -30,10 +33,11 @@ def verify(evidence: Evidence) -> Verdict:
         before, after = _of(heard, "A", own.name), _of(heard, "B", own.name)
         if before is None or after is None:
             return error(RULE, f"{own.name}: not every launch was asked", *heard.trials)
-        if sentence := _fault(before):
+        if sentence := _refused(before) or _unscored([*before, *after]):
             return error(RULE, f"{own.name}: {sentence}", *heard.trials)
         found = paired(scores(before), scores(after))
-        allowed = own.max_drop + found.own_gap + 1 / found.items
+        flip = 1 / found.items if found.items >= FEWEST_FOR_A_FLIP else 0.0
+        allowed = own.max_drop + found.own_gap + flip
         line = f"{own.name}: {found.baseline:.1%} before, {found.candidate:.1%} after"
         if found.drop > allowed + 1e-9:
             line += f", a drop of more than {allowed:.1%} (p = {found.p:.3g})"
@@ -56,8 +60,15 @@ def _of(heard: Recordings, arm: str, name: str) -> list[TaskResult] | None:
     return found if whole and same == 1 else None
 
 
-def _fault(before: list[TaskResult]) -> str:
-    """Why the baseline's own answers can't be scored; empty where they can."""
+def _refused(before: list[TaskResult]) -> str:
+    """What the baseline itself gave no answer to, so that nothing can be compared; empty where it answered all."""
     answers = [answer for result in before for answer in result.answers.values()]
     faults = [answer.error for answer in answers if answer.error]
-    return f"{len(faults)} of the baseline's {len(answers)} answers have no score: {faults[0]}" if faults else ""
+    return f"the baseline gave no answer to {len(faults)} of {len(answers)} questions: {faults[0]}" if faults else ""
+
+
+def _unscored(launches: list[TaskResult]) -> str:
+    """Which answers the owner's scorer gave no score, in either arm: its fault is nobody's loss."""
+    answers = [answer for result in launches for answer in result.answers.values()]
+    faults = [answer.unscored for answer in answers if answer.unscored]
+    return f"the scorer gave {len(faults)} of {len(answers)} answers no score: {faults[0]}" if faults else ""
