@@ -5,29 +5,29 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
 from autotune import __version__
+from autotune.commands.approve import approve
 from autotune.commands.bench import bench
 from autotune.commands.calibrate import calibrate
 from autotune.commands.capacity import capacity
 from autotune.commands.convert import convert
+from autotune.commands.doctor import doctor
 from autotune.commands.eval import eval_group
 from autotune.commands.gauntlet import gauntlet
+from autotune.commands.playbook import playbook_group
 from autotune.commands.reproduce import reproduce
 from autotune.commands.workload import workload
 from tools.errors import UserError
 
 if TYPE_CHECKING:
-    from autotune.harness import Budget, Options, Outcome
-
-# The keys of these are not ours to use: run state must not leave the machine because a variable happens to be set.
-for _name in ("LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2", "LANGSMITH_API_KEY", "LANGCHAIN_API_KEY"):
-    os.environ.pop(_name, None)
-os.environ["LANGGRAPH_STRICT_MSGPACK"] = "true"
+    from autotune.harness import Options, Outcome
+    from autotune.harness.prepare import LlmOptions
 
 app = typer.Typer(
     name="autotune",
@@ -40,6 +40,7 @@ models = typer.Typer(help="Models on this machine.", no_args_is_help=True)
 app.add_typer(models, name="models")
 app.add_typer(workload, name="workload")
 app.add_typer(eval_group, name="eval")
+app.add_typer(playbook_group, name="playbook")
 
 DeploymentArg = Annotated[Path, typer.Argument(metavar="DEPLOYMENT", help="A deployment.yaml inside a git repository.")]
 RunArg = Annotated[str, typer.Argument(metavar="[RUN]", help="A run's id or folder; the latest by default.")]
@@ -81,13 +82,22 @@ def tune(
     llm_model: Annotated[str | None, typer.Option(help="Its model.")] = None,
     llm_key_env: Annotated[str | None, typer.Option(help="Variable that holds its key, where it needs one.")] = None,
     llm_tokens: Tokens = 200_000,
+    llm_calls: Annotated[int, typer.Option(min=0, help="Most requests to the LLM, repeated ones too.")] = 400,
+    llm_usd: Annotated[
+        float | None, typer.Option(min=0, help="Most US dollars for the LLM; needs --llm-price.")
+    ] = None,
+    llm_price: Annotated[
+        str | None, typer.Option(help="US dollars for a million tokens: INPUT,CACHED,OUTPUT or INPUT,OUTPUT.")
+    ] = None,
     commit: Annotated[bool, typer.Option(help="Commit what passes, on a branch of its own.")] = True,
+    approval: Annotated[bool, typer.Option("--approve", help="Wait for `autotune approve` before committing.")] = False,
     runs: Runs = Path("runs"),
     as_json: Json = False,
 ) -> None:
     """Find, prove and commit a better configuration for DEPLOYMENT."""
-    options = _options(budget, trials, llm_tokens, proposer, llm_url, llm_model, llm_key_env, commit)
-    _leave(_tune(deployment, runs, options), as_json)
+    llm = _llm(llm_url, llm_model, llm_key_env, llm_price) if proposer == "llm" else None
+    limits = {"llm_tokens": llm_tokens, "llm_calls": llm_calls, "llm_usd": llm_usd}
+    _leave(_tune(deployment, runs, _options(budget, trials, proposer, llm, limits, commit, approval)), as_json)
 
 
 @app.command()
@@ -124,7 +134,7 @@ def demo(
 
     deployment = make_demo(directory)
     err.print(f"demo repository: {directory}; the deployment that will be tuned: {deployment}")
-    options = _options(budget, trials, 0, "expert", None, None, None, commit=True)
+    options = _options(budget, trials, "expert", None, {}, commit=True, approval=False)
     _leave(_tune(deployment, directory / "runs", options), as_json)
 
 
@@ -170,7 +180,7 @@ def verify(run: RunArg = "latest", runs: Runs = Path("runs"), as_json: Json = Fa
     raise typer.Exit(0 if found.holds else 2)
 
 
-for _command in (bench, calibrate, capacity, convert, gauntlet, reproduce):
+for _command in (approve, bench, calibrate, capacity, convert, doctor, gauntlet, reproduce):
     app.command()(_command)
 
 
@@ -186,28 +196,33 @@ def models_pull(
     print(json.dumps({"model": name, "path": str(path)}) if as_json else path)
 
 
+def _llm(url: str | None, model: str | None, key_env: str | None, price: str | None) -> LlmOptions:
+    from agents.llm_settings import LlmPrices
+    from autotune.harness.prepare import LlmOptions
+
+    if not url or not model:
+        raise UserError("--proposer llm: expected an endpoint, found none; give --llm-url and --llm-model")
+    prices = LlmPrices.parse(price).model_dump(exclude_none=True) if price is not None else None
+    return LlmOptions(url, model, key_env, prices)
+
+
 def _options(
     budget: str,
     trials: int,
-    llm_tokens: int,
     proposer: str,
-    llm_url: str | None,
-    llm_model: str | None,
-    llm_key_env: str | None,
+    llm: LlmOptions | None,
+    llm_limits: Mapping[str, Any],
     commit: bool,
+    approval: bool,
 ) -> Options:
     from autotune.duration import parse_seconds
     from autotune.harness import Budget, Options
-    from autotune.harness.prepare import LlmOptions
 
-    limits: Budget = Budget(wall_s=parse_seconds("--budget", budget), trials=trials, llm_tokens=llm_tokens)
-    if proposer == "expert":
-        return Options(budget=limits, commit=commit)
-    if proposer != "llm":
+    if proposer not in ("expert", "llm"):
         raise UserError(f"--proposer: expected expert or llm, found {proposer!r}")
-    if not llm_url or not llm_model:
-        raise UserError("--proposer llm: expected an endpoint, found none; give --llm-url and --llm-model")
-    return Options("llm", LlmOptions(llm_url, llm_model, llm_key_env), limits, commit)
+    limits = Budget(wall_s=parse_seconds("--budget", budget), trials=trials, **llm_limits)
+    chosen: Literal["expert", "llm"] = "llm" if llm is not None else "expert"
+    return Options(chosen, llm, limits, commit, approval="required" if approval else "none")
 
 
 def _tune(deployment: Path, runs: Path, options: Options) -> Outcome:

@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from tools.redaction import printable
+
 __all__ = ["RunProgress", "duration", "err", "out", "printable", "run_progress"]
 
 out = Console(highlight=False)
@@ -21,11 +23,6 @@ def duration(seconds: float) -> str:
     """`2 min 05 s`, `40 s`."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
-
-
-def printable(text: str) -> str:
-    """`text` without characters that would move a terminal's cursor or turn its direction of writing."""
-    return "".join(char if char.isprintable() or char == "\n" else " " for char in text)
 
 
 class RunProgress:

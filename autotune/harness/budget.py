@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from agents.proposer import Usage
+from agents.usage import Allowance, Usage
 from autotune.harness.killswitch import Stopped
 from tools.ledger import Entry, Ledger
 
@@ -22,7 +22,12 @@ class Spent:
     "Seconds that sessions of the run were alive; a pause between sessions doesn't count."
     trials: int
     requests: int
-    llm_tokens: int
+    llm: Usage
+    "Of every turn that was asked for, the failed ones too."
+
+    @property
+    def llm_tokens(self) -> int:
+        return self.llm.total_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,10 @@ class Budget:
     trials: int = 12
     requests: int = 100_000
     llm_tokens: int = 200_000
+    llm_calls: int = 400
+    "HTTP requests to the model, the refused and the repeated ones too."
+    llm_usd: float | None = None
+    "None: not limited. Where it is, no call is made whose price isn't known."
     turns: int = 60
     "Decisions of the proposer and the search: one that only looks, or only repeats itself, ends here."
 
@@ -53,7 +62,7 @@ class Budget:
 
     def spent(self, entries: Iterable[Entry]) -> Spent:
         """What the entries of a ledger add up to, the session that is alive included."""
-        wall_s, trials, requests, tokens = 0.0, 0, 0, 0
+        wall_s, trials, requests, llm = 0.0, 0, 0, Usage()
         start = last = None
         for entry in entries:
             if entry.kind == "session":
@@ -64,10 +73,14 @@ class Budget:
                 trials += entry.data["role"] == "search"
                 requests += entry.data["requests"]
             elif entry.kind == "action":
-                tokens += Usage.from_json(entry.data.get("usage", {})).total_tokens
+                llm += Usage.from_json(entry.data.get("usage", {}))
         if start is not None:
             wall_s += max(0.0, time.time() - start)
-        return Spent(wall_s, trials, requests, tokens)
+        return Spent(wall_s, trials, requests, llm)
+
+    def allowance(self, ledger: Ledger) -> Allowance:
+        """What is left for a model's answers."""
+        return Allowance(self.llm_tokens, self.llm_calls, self.llm_usd).less(self.spent(ledger).llm)
 
     def to_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}

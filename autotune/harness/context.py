@@ -37,6 +37,8 @@ class Context:
     progress: Progress
     commit: bool
     "False measures and judges only."
+    approval: bool = False
+    "A person has to approve before anything is committed."
     confirm_anyway: bool = False
     "The best candidate is confirmed even where it promises nothing, as when a commit is confirmed again."
 

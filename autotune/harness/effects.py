@@ -8,10 +8,17 @@ from typing import Any, Literal
 from autotune.harness.budget import Budget
 from autotune.harness.killswitch import KillSwitch
 from tools.ledger import Ledger
+from tools.redaction import redacted_texts
 
 __all__ = ["Boundary", "Effects"]
 
 Boundary = Literal["before", "acted", "recorded"]
+
+_OTHERS_WORDS = ("transcript", "proposer_failed", "failure")
+"""Fields in which stands what a model, an endpoint or a server said: secrets are taken out before they are recorded.
+
+Not an action itself: what was decided is recorded as it was said, and `change.secrets` judges it before it may leave.
+"""
 
 
 class Effects:
@@ -48,8 +55,12 @@ class Effects:
         if spends:
             self.budget.check(self.ledger)
         self._observe("before", key)
-        data = act()
+        data = _discreet(act())
         self._observe("acted", key)
         self.ledger.append(kind, data, key=key)
         self._observe("recorded", key)
         return data
+
+
+def _discreet(data: dict[str, Any]) -> dict[str, Any]:
+    return {name: redacted_texts(value) if name in _OTHERS_WORDS else value for name, value in data.items()}

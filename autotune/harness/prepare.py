@@ -18,6 +18,7 @@ from tools.deployment import Deployment, DeploymentFile, parse_deployment
 from tools.errors import UserError
 from tools.manifests.yaml_file import YamlFile
 from tools.models import pull
+from tools.redaction import redacted
 from tools.repo import check_committable
 from tools.targets.bundled import BundledTarget
 from tools.targets.knobs import Config, KnobError, Value
@@ -35,6 +36,8 @@ class LlmOptions:
     base_url: str
     model: str
     api_key_env: str | None = None
+    prices: Mapping[str, float] | None = None
+    "US dollars for a million tokens: input, cached, output. None: unknown, and no limit in money can be kept."
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,8 @@ class Options:
     commit: bool = True
     again: Again | None = None
     "The change to confirm, in place of anything that a proposer finds."
+    approval: Literal["none", "required"] = "none"
+    "Whether a person has to approve before anything is committed."
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -64,13 +69,15 @@ class Options:
             "llm": asdict(self.llm) if self.llm else None,
             "budget": self.budget.to_json(),
             "commit": self.commit,
+            "approval": self.approval,
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Options:
         llm = LlmOptions(**data["llm"]) if data["llm"] else None
         again = Again(**data["again"]) if data.get("again") else None
-        return cls(data["proposer"], llm, Budget(**data["budget"]), data["commit"], again)
+        approval = data.get("approval", "none")
+        return cls(data["proposer"], llm, Budget(**data["budget"]), data["commit"], again, approval)
 
 
 @dataclass(frozen=True)
@@ -104,6 +111,11 @@ def prepare(
         UserError: anything that can't work, said before anything is started. Exit code 2 for a promise that the machine
             can't keep by physics.
     """
+    if options.llm is not None and redacted(options.llm.base_url) != options.llm.base_url:
+        raise UserError(
+            "--llm-url: expected an address, found a secret in it, which would stand in the record; "
+            "put it into a variable and name that with --llm-key-env"
+        )
     written = YamlFile.read(path) if text is None else YamlFile.parse(path, text)
     file = parse_deployment(written)
     deployment = file.deployment

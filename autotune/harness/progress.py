@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["Progress", "Silent"]
+from tools.redaction import redacted
+
+__all__ = ["Discreet", "Progress", "Silent"]
 
 
 class Progress(Protocol):
@@ -31,3 +34,19 @@ class Silent:
 
     def note(self, text: str) -> None:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Discreet:
+    """Passes on what a run tells, without secrets: a server's log or a model's words may hold one."""
+
+    told: Progress
+
+    def phase(self, name: str, detail: str, seconds_left: float | None) -> None:
+        self.told.phase(name, redacted(detail), seconds_left)
+
+    def requests(self, done: int, total: int, seconds_left: float | None) -> None:
+        self.told.requests(done, total, seconds_left)
+
+    def note(self, text: str) -> None:
+        self.told.note(redacted(text))

@@ -9,12 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from langgraph.types import Command
+
 from agents.expert import Expert
 from agents.fixed import Fixed
 from agents.guarded import Guarded
-from agents.llm import Llm, LlmSettings
+from agents.llm import Llm
+from agents.llm_settings import LlmPrices, LlmSettings
 from agents.playbook import Playbook, load_playbook
 from agents.proposer import Proposer
+from autotune.harness.approval import Answer
 from autotune.harness.budget import Budget
 from autotune.harness.context import Context
 from autotune.harness.effects import Boundary, Effects
@@ -22,13 +26,15 @@ from autotune.harness.graph import compiled, superstep_limit
 from autotune.harness.killswitch import KillSwitch, Stopped
 from autotune.harness.laboratory import Laboratory, LiveLaboratory
 from autotune.harness.prepare import Options, prepare, target_for
-from autotune.harness.progress import Progress
+from autotune.harness.progress import Discreet, Progress
+from autotune.harness.restore import restore_baseline
 from autotune.harness.rundir import RunDir
 from autotune.harness.state import State
 from tools.canonical import digest
 from tools.deployment import Deployment, DeploymentFile
 from tools.errors import UserError
 from tools.ledger import Ledger
+from verifiers.digest import verifiers_digest
 
 __all__ = ["Outcome", "resume", "start"]
 
@@ -46,7 +52,7 @@ class Outcome:
     run: RunDir
     exit_code: int
     decision: str
-    "tuned | unchanged | refused | inconclusive | stopped"
+    "tuned | unchanged | refused | inconclusive | error | stopped | waiting (for an approval)"
     sentence: str
 
 
@@ -92,16 +98,28 @@ def start(
             raise
 
 
-def resume(run: RunDir, progress: Progress, budget: Budget | None = None, observe: Observer = _unobserved) -> Outcome:
+def resume(
+    run: RunDir,
+    progress: Progress,
+    budget: Budget | None = None,
+    observe: Observer = _unobserved,
+    *,
+    answer: Answer | None = None,
+    laboratory: Laboratory | None = None,
+    clock: Callable[[], float] = time.time,
+) -> Outcome:
     """Go on with a run where it was left; a finished one just tells its outcome.
 
     Args:
         budget: replaces the run's own limits.
+        answer: what a person says to the request that the run waits with.
+        laboratory: measures instead of this machine, such as a replay.
+        clock: Unix seconds, for the ledger.
 
     Raises:
         UserError: the run's ledger is broken or held by another process, or the run can't go on.
     """
-    with Ledger(run.ledger) as ledger:
+    with Ledger(run.ledger, clock=clock) as ledger:
         if ledger.recovered:
             progress.note(ledger.recovered)
         finished, started = ledger.find("finished"), ledger.find("run.started")
@@ -121,11 +139,17 @@ def resume(run: RunDir, progress: Progress, budget: Budget | None = None, observ
         playbook = load_playbook(deployment.playbook)
         if digest(playbook.model_dump(mode="json")) != started.data["playbook"]["digest"]:
             raise UserError(f"playbook {deployment.playbook} changed since the run started; start a new run")
-        laboratory = LiveLaboratory(target_for(deployment, path))
+        if started.data["verifiers_digest"] != verifiers_digest():
+            raise UserError(
+                f"{run.path}: the verifiers' code changed since the run started, and one judge has to judge all of it; "
+                "start a new run"
+            )
+        laboratory = laboratory or LiveLaboratory(target_for(deployment, path))
         proposer = _proposer(options, playbook)
         context = _context(run, file, laboratory, playbook, proposer, options, ledger, progress, observe)
-        context.effects.once("survey", "survey", lambda: laboratory.survey(file, context.baseline))
-        return _drive(context)
+        measured_by = laboratory
+        context.effects.once("survey", "survey", lambda: measured_by.survey(file, context.baseline))
+        return _drive(context, answer)
 
 
 def _context(
@@ -148,8 +172,9 @@ def _context(
         playbook=playbook,
         proposer=Guarded(proposer),
         effects=Effects(ledger, options.budget, KillSwitch(run.path), observe),
-        progress=progress,
+        progress=Discreet(progress),
         commit=options.commit,
+        approval=options.approval == "required",
         confirm_anyway=options.again is not None,
     )
 
@@ -161,25 +186,52 @@ def _proposer(options: Options, playbook: Playbook) -> Proposer:
         return Expert(playbook)
     if options.llm is None:
         raise UserError("the llm proposer needs an endpoint: give --llm-url and --llm-model")
-    settings = LlmSettings(model=options.llm.model, base_url=options.llm.base_url, api_key_env=options.llm.api_key_env)
+    settings = LlmSettings(
+        model=options.llm.model,
+        base_url=options.llm.base_url,
+        api_key_env=options.llm.api_key_env,
+        prices=LlmPrices.model_validate(options.llm.prices) if options.llm.prices is not None else None,
+    )
     return Llm(settings, playbook)
 
 
-def _drive(context: Context) -> Outcome:
-    run, ledger = context.run, context.ledger
-    switch = context.effects.kill_switch
-    ledger.append("session", {"pid": os.getpid(), "budget": context.effects.budget.to_json()})
-    limit = superstep_limit(context.effects.budget)
+def _drive(context: Context, answer: Answer | None = None) -> Outcome:
+    """Run the graph to its end, or to where it stops or waits; then leave the target as it was found."""
+    run, ledger, effects = context.run, context.ledger, context.effects
+    ledger.append("session", {"pid": os.getpid(), "budget": effects.budget.to_json()})
+    limit = superstep_limit(effects.budget)
     thread: Any = {"configurable": {"thread_id": run.id}, "recursion_limit": limit}
-    with switch.listening(), compiled(run.checkpoints) as graph:
+    with effects.kill_switch.listening(), compiled(run.checkpoints) as graph:
         known = graph.get_state(thread)
-        begun = bool(known.values) and bool(known.next)
+        begun: Any = None if known.values and known.next else State()
+        if answer is not None and known.interrupts:
+            begun = Command(resume=answer.model_dump())
         try:
-            graph.invoke(None if begun else State(), thread, context=context, durability="sync")
+            ended = graph.invoke(begun, thread, context=context, durability="sync")
+            waits = bool(graph.get_state(thread).interrupts)
         except Stopped as stopped:
             return Outcome(run, 4, "stopped", f"{stopped} (autotune resume {run.id})")
         except KeyboardInterrupt:
             return Outcome(run, 4, "stopped", f"interrupted; nothing is lost: autotune resume {run.id}")
+        finally:
+            for put_back in restore_baseline(context.target):
+                context.progress.note(f"restored: {put_back}")
+    State.model_validate({name: value for name, value in ended.items() if name in State.model_fields})
+    if waits:
+        return Outcome(run, 4, "waiting", _waiting(run, ledger))
     finished = ledger.find("finished")
     assert finished is not None
     return Outcome(run, **finished.data)
+
+
+def _waiting(run: RunDir, ledger: Ledger) -> str:
+    request = ledger.find("approval.request")
+    assert request is not None
+    asked = request.data
+    changes = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in asked["changes"].items())
+    *_, last = ledger
+    void = f"the answer was void: {last.data['void']}. " if last.kind == "approval.void" else ""
+    return (
+        f"{void}PASS, and nothing is committed before a person approves {asked['file']}: {changes}. "
+        f"autotune approve {run.id} --digest {asked['digest']} (or --reject WHY)"
+    )

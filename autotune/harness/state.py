@@ -22,6 +22,10 @@ class State(BaseModel):
     "Trials that a `search` action still grants the search."
     slot: int = 0
     "Confirmation trials done."
+    asked: str = ""
+    "The node that the last role ended in front of. Who is next, the supervisor says."
+    answer: dict[str, str] = {}
+    "What a person answered to the request for approval, on its way into the ledger."
 
 
 def update(**changes: Any) -> dict[str, Any]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from statistics import fmean
 from typing import cast
 
-from agents.view import HARDWARE_FACTS, Outcome, TrialView, View
+from agents.view import HARDWARE_FACTS, HypothesisView, Outcome, RegionView, TrialView, View
+from autotune.harness.beliefs import beliefs, may_weigh
 from autotune.harness.context import Context
 from autotune.harness.estimate import confirm_seconds, trials_affordable
 from autotune.harness.history import History, Refused, Tried
+from autotune.harness.hypotheses import hypotheses
+from autotune.harness.profile import profile
 from tools.measure.arrivals import mean_rate_rps
 from tools.measure.calibrate import Calibration
 from tools.measure.workload import materialise
@@ -37,6 +41,14 @@ def view_of(context: Context) -> View:
         hardware=_hardware_facts(context),
         trials_left=trials_affordable(context),
         seconds_left=max(0.0, budget.wall_s - budget.spent(context.ledger).wall_s - confirm_seconds(context)),
+        hypotheses=tuple(HypothesisView(**asdict(one)) for one in hypotheses(context.ledger, history)),
+        regions=tuple(
+            RegionView(belief.knob, belief.low, belief.high, belief.values, belief.weight)
+            for belief in beliefs(context.ledger)
+        ),
+        profile=profile(context),
+        may_weigh=may_weigh(context.ledger),
+        allowance=budget.allowance(context.ledger),
     )
 
 
@@ -51,6 +63,7 @@ def _trial(history: History, tried: Tried) -> TrialView:
         slo_misses=tried.slo_misses,
         objective=history.objective(tried),
         reason=str(failure["message"]) if failure else tried.refusal,
+        log=str(failure["log_tail"]) if failure else "",
     )
 
 

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
-from agents.proposer import Usage
+from autotune.harness.budget import Budget
 from autotune.harness.history import History, Refused, Tried
+from autotune.harness.hypotheses import HitRate, Judged, hit_rates, hypotheses
 from autotune.harness.rundir import RunDir
 from tools.ledger import Ledger, LedgerView
 from tools.measure.summary import lower_is_better
@@ -102,9 +103,15 @@ class Facts:
     launches: int
     wall_s: float
     llm_tokens: int
+    llm: Mapping[str, Any]
+    "Tokens by kind, questions, requests and US dollars (None: no price was given), as `agents.usage` names them."
     noise: float | None
     head: str
     hypotheses: Mapping[str, str]
+    judged: tuple[Judged, ...]
+    "What each proposal was expected to do, and what it did."
+    hit_rates: Mapping[str, HitRate]
+    "By source of the proposal."
 
     def to_json(self) -> dict[str, Any]:
         plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -114,6 +121,8 @@ class Facts:
         plain["dots"] = [asdict(dot) for dot in self.dots]
         plain["trials"] = [_trial_json(trial) for trial in self.trials]
         plain["verdicts"] = [verdict.to_json() for verdict in self.verdicts]
+        plain["judged"] = [asdict(one) for one in self.judged]
+        plain["hit_rates"] = {source: {**asdict(hits), "rate": hits.rate} for source, hits in self.hit_rates.items()}
         plain["refused"] = [{**r.proposal.to_json(), "reason": r.reason} for r in self.refused]
         return plain
 
@@ -143,6 +152,7 @@ def read_facts(run: RunDir) -> Facts:
     patch = plan["patch"] if plan else {}
     changed = evidence.baseline.diff(evidence.baseline.patched(patch))
     path = _incumbent_path(history)
+    llm, judged = Budget().spent(ledger).llm, _judged(ledger, history, evidence)
     return Facts(
         run=run.id,
         deployment=evidence.deployment.name,
@@ -169,11 +179,20 @@ def read_facts(run: RunDir) -> Facts:
         commit=commit,
         launches=len(ledger.of_kind("trial.started")) + len(ledger.of_kind("calibration")),
         wall_s=_wall(ledger),
-        llm_tokens=sum(Usage.from_json(e.data.get("usage", {})).total_tokens for e in ledger.of_kind("action")),
+        llm_tokens=llm.total_tokens,
+        llm=llm.to_json(),
         noise=history.noise,
         head=ledger.head,
         hypotheses={"playbook": started["playbook"]["name"], "proposer": started["options"]["proposer"]},
+        judged=judged,
+        hit_rates=hit_rates(judged),
     )
+
+
+def _judged(ledger: LedgerView, history: History, evidence: Evidence) -> tuple[Judged, ...]:
+    """The hypotheses without what was said about figures that nothing bears out."""
+    cells, objective = cells_of(evidence), evidence.deployment.objective.metric
+    return tuple(replace(one, text=shown(one.text, cells, objective)) for one in hypotheses(ledger, history))
 
 
 def _planned(plan: Mapping[str, Any], evidence: Evidence) -> dict[str, Any]:

@@ -146,4 +146,5 @@ class Surface:
         if isinstance(value, bool | str):
             raise UserError(f"surface {self.name}: {name}={value} was not recorded; recorded: {values}")
         asked = float(self.effective.get(name, 1) if value == 0 else value)
-        return min(values, key=lambda other: abs(math.log(float(other) / asked)))
+        # A recorded 0 is none at all, not a small number: near to itself alone.
+        return min((other for other in values if other), key=lambda other: abs(math.log(float(other) / asked)))

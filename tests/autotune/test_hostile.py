@@ -87,10 +87,11 @@ def test_every_attack_of_a_hostile_proposer_is_recorded_and_none_is_launched(att
     _, outcome = attacked
     ledger = Ledger.read(outcome.run.ledger)
     assert len(ledger.of_kind("action")) == TURNS > ATTACKS
-    launched = [e.data["proposal"]["patch"] for e in ledger.of_kind("trial") if e.data["role"] == "search"]
-    assert launched == [{"max_num_seqs": 2}]
+    launched = [e.data["proposal"] for e in ledger.of_kind("trial") if e.data["role"] == "search"]
+    its_own = [one["patch"] for one in launched if one["source"] != "search"]  # one trial is owed to the search for it
+    assert its_own == [{"max_num_seqs": 2}] and len(launched) == 2
     judged = ledger.of_kind("preflight")
-    assert [e.data["proposal"]["patch"] for e in judged if e.data["status"] == "PASS"] == launched
+    assert [e.data["proposal"] for e in judged if e.data["status"] == "PASS"] == launched
     refusals = {v["rule"] for e in judged for v in e.data["verdicts"] if v["status"] == "FAIL"}
     assert {"policy.knobs", "duplicate.config", "feasibility.memory"} <= refusals
 

@@ -16,7 +16,7 @@ import pytest
 from autotune.duration import parse_seconds
 from autotune.harness import Budget, Options, Outcome, RunDir, Silent, resume, start
 from autotune.harness.killswitch import Stopped
-from tests.autotune.conftest import ENVIRONMENT
+from tests.autotune.conftest import ENVIRONMENT, git
 from tests.autotune.test_crash import engines_gone, engines_of
 from tools.errors import UserError
 from tools.ledger import Ledger
@@ -69,9 +69,12 @@ def test_the_kill_switch_stops_before_the_next_effect_and_resume_goes_on(
 ) -> None:
     runs = tmp_path / "runs"
     options = Options(budget=Budget(wall_s=600, trials=1), commit=False)
-    stopped: Outcome = start(make_repo(), runs, options, Stopper(runs))
+    deployment = make_repo()
+    text = deployment.read_bytes()
+    stopped: Outcome = start(deployment, runs, options, Stopper(runs))
     assert (stopped.exit_code, stopped.decision) == (4, "stopped") and "STOP" in stopped.sentence
     assert engines_of(tiny_model) == []
+    untouched(deployment, text)
     before = [e.data["id"] for e in Ledger.read(stopped.run.ledger).of_kind("trial")]
     assert before == ["b1", "b2"]
 
@@ -80,6 +83,14 @@ def test_the_kill_switch_stops_before_the_next_effect_and_resume_goes_on(
     (stopped.run.path / "STOP").unlink()
     spent = resume(stopped.run, Silent(), Budget(wall_s=0.001, trials=1))
     assert spent.exit_code == 4 and "wall clock" in spent.sentence
+    untouched(deployment, text)
+
+
+def untouched(deployment: Path, text: bytes) -> None:
+    """The user's file and repository are what they were before the run."""
+    root = deployment.parent
+    assert deployment.read_bytes() == text and git(root, "status", "--porcelain") == ""
+    assert git(root, "branch", "--list") == "* main" and git(root, "worktree", "list").count("\n") == 0
 
 
 def wait_for_engine(cwd: Path, model: Path) -> None:
@@ -94,7 +105,9 @@ def wait_for_engine(cwd: Path, model: Path) -> None:
 def test_a_signal_in_mid_load_stops_the_server_and_names_the_way_on(
     make_repo: Callable[..., Path], tmp_path: Path, tiny_model: Path, number: signal.Signals
 ) -> None:
-    command = [sys.executable, "-m", "autotune", "tune", str(make_repo()), "--json"]
+    deployment = make_repo()
+    text = deployment.read_bytes()
+    command = [sys.executable, "-m", "autotune", "tune", str(deployment), "--json"]
     process = subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
     )
@@ -107,6 +120,7 @@ def test_a_signal_in_mid_load_stops_the_server_and_names_the_way_on(
     assert process.returncode == 4, err
     assert "autotune resume" in json.loads(out)["sentence"]
     assert engines_gone(tiny_model)
+    untouched(deployment, text)
 
 
 def test_a_killed_run_leaves_no_server_and_no_port_behind(

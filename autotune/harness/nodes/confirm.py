@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -16,6 +15,7 @@ from autotune.harness.judging import judged
 from autotune.harness.state import State, update
 from autotune.harness.trials import Load, carry_out
 from tools.proposal import Proposal
+from tools.targets.knobs import Config
 from verifiers import Attempt, Plan, gather, look_after
 from verifiers.rules.plan.attempts_bounded import MOST_A_DAY
 from verifiers.statistics.blocks import LAUNCHES
@@ -31,7 +31,7 @@ def plan(state: State, runtime: Runtime[Context]) -> Command[Literal["confirm", 
     if recorded["trial"] is None:
         context.progress.note(recorded["why"])
         return Command(goto="publish")
-    entry = context.effects.once("plan", "plan", lambda: _plan(context, recorded["trial"]))
+    entry = context.effects.once("plan", "plan", lambda: _plan(context, recorded))
     context.progress.note(_foretold(Plan.from_json(entry["plan"])))
     return Command(goto="confirm")
 
@@ -40,11 +40,12 @@ def _finalist(context: Context) -> dict[str, Any]:
     history = context.history
     best = history.incumbent if context.confirm_anyway else history.worth_confirming
     if best is not None:
-        earlier = _attempts(context, best.config.digest)
+        earlier = _attempts(context, best.config)
         if len(earlier) >= MOST_A_DAY:
             told = ", ".join(f"{attempt.verdict} in {attempt.run}" for attempt in earlier)
             return {"trial": None, "why": f"{best.id} was confirmed {len(earlier)} times within a day already: {told}"}
-        return {"trial": best.id, "why": f"{best.id} promises {history.gain(best) or 0.0:.1%} over the baseline"}
+        why = f"{best.id} promises {history.gain(best) or 0.0:.1%} over the baseline"
+        return {"trial": best.id, "why": why, "attempts": [asdict(attempt) for attempt in earlier]}
     if history.incumbent is None:
         return {"trial": None, "why": "no candidate was measured; the baseline is kept"}
     closest = history.incumbent
@@ -56,16 +57,15 @@ def _finalist(context: Context) -> dict[str, Any]:
     return {"trial": None, "why": f"{why}; it would take {needed:.1%} to be worth a confirmation"}
 
 
-def _plan(context: Context, trial_id: str) -> dict[str, Any]:
-    best = next(t for t in context.history.tried if t.id == trial_id)
-    attempts = _attempts(context, best.config.digest)
+def _plan(context: Context, finalist: dict[str, Any]) -> dict[str, Any]:
+    best = next(t for t in context.history.tried if t.id == finalist["trial"])
     drawn = Plan.draw(
         context.run.id,
         context.file.deployment,
         context.baseline.digest,
         best.config.digest,
         noise=context.history.spread,
-        attempts=len(attempts),
+        attempts=len(finalist["attempts"]),
     )
     return {
         "plan": drawn.to_json(),
@@ -73,13 +73,15 @@ def _plan(context: Context, trial_id: str) -> dict[str, Any]:
         "patch": dict(best.patch),
         "proposal": Proposal(best.patch, best.hypothesis, best.source).to_json(),
         "memory_need_bytes": context.target.memory(best.config).total_bytes,
-        "attempts": [asdict(attempt) for attempt in attempts],
+        "attempts": finalist["attempts"],
     }
 
 
-def _attempts(context: Context, candidate_digest: str) -> tuple[Attempt, ...]:
-    name, baseline_digest = context.file.deployment.name, context.baseline.digest
-    return earlier_attempts(context.run, name, baseline_digest, candidate_digest, time.time())
+def _attempts(context: Context, candidate: Config) -> tuple[Attempt, ...]:
+    """As of the ledger's last entry, so by its own clock."""
+    *_, last = context.ledger
+    changed = frozenset(context.baseline.diff(candidate))
+    return earlier_attempts(context.run, context.file.deployment.name, context.baseline.digest, changed, last.time)
 
 
 def _foretold(planned: Plan) -> str:
@@ -132,4 +134,4 @@ def verdict(state: State, runtime: Runtime[Context]) -> Command[Literal["publish
 
 
 def judge_confirmation(context: Context) -> dict[str, Any]:
-    return judged(context, "confirm").to_json()
+    return judged(context).to_json()

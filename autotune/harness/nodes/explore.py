@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from agents.actions import Action, Finish, Inspect, Measure, Propose, Search, parse_action
-from agents.proposer import ProposerFailed, Usage
-from autotune.harness.ask import ask_search
+from agents.actions import (
+    ACTION_KINDS,
+    Action,
+    ActionError,
+    Finish,
+    Inspect,
+    Measure,
+    Profile,
+    Propose,
+    Search,
+    Weigh,
+    check_action,
+    parse_action,
+)
+from agents.proposer import Message, ProposerFailed
+from agents.usage import Usage
+from autotune.harness.ask import ask_search, stop_reason
 from autotune.harness.change import shown_of
 from autotune.harness.context import Context
-from autotune.harness.estimate import seconds_left, trials_affordable
-from autotune.harness.judging import judged
+from autotune.harness.estimate import seconds_left, too_small, trials_affordable
+from autotune.harness.judging import judged_trial
+from autotune.harness.killswitch import Stopped
+from autotune.harness.share import owed_to_search
 from autotune.harness.state import State, update
 from autotune.harness.trials import Load, carry_out
 from autotune.harness.view import view_of
@@ -25,60 +42,91 @@ from verifiers.digest import verifiers_digest
 
 __all__ = ["decide", "judge_trial", "preflight", "trial"]
 
+_REASON_CHARS = 400
+
 
 def decide(state: State, runtime: Runtime[Context]) -> Command[Literal["decide", "preflight", "plan"]]:
-    """Ask the proposer for one typed action, unless the search still has trials to spend or the budget is spent."""
+    """Ask the proposer for one typed action, unless the search still has trials to spend or the budget is spent.
+
+    Raises:
+        Stopped: the budget never allowed a single trial, so that nothing can be said about the deployment.
+    """
     context = runtime.context
     turn = state.turn + 1
+    if (lacking := too_small(context)) is not None:
+        raise Stopped(lacking)
     if trials_affordable(context) == 0 or turn > context.effects.budget.turns:
         context.progress.note("exploration ends: its budget is spent")
         return Command(goto="plan")
-    if state.queued:
+    owed = owed_to_search(context.ledger, context.proposer.name, context.playbook.stop.patience)
+    if state.queued or owed:
         return _search_turn(context, turn, state.queued)
     recorded = context.effects.once(f"action:{turn}", "action", lambda: _ask_proposer(context), spends=True)
     action = parse_action(recorded["action"])
     if isinstance(action, Finish):
+        if owed_to_search(context.ledger, context.proposer.name, context.playbook.stop.patience):
+            return Command(goto="decide", update=update(turn=turn))
         context.progress.note(f"exploration ends: {shown_of(context.ledger, action.reason)}")
         return Command(goto="plan")
     if isinstance(action, Search):
         return Command(goto="decide", update=update(turn=turn, queued=action.trials))
+    if isinstance(action, Weigh):
+        context.progress.note(f"the search is told where to look: {', '.join(r.knob for r in action.regions)}")
     unknown = isinstance(action, Measure) and action.trial not in {t.id for t in context.history.tried}
-    if isinstance(action, Inspect) or unknown:
+    # A belief takes effect by being in the ledger; whoever only looks has looked at the view already.
+    if isinstance(action, Weigh | Inspect | Profile) or unknown:
         return Command(goto="decide", update=update(turn=turn))
     return Command(goto="preflight", update=update(turn=turn))
 
 
 def _search_turn(context: Context, turn: int, queued: int) -> Command[Literal["decide", "preflight", "plan"]]:
-    recorded = context.effects.once(f"action:{turn}", "action", lambda: _ask_search(context))
-    if recorded["action"]["kind"] == "finish":
-        context.progress.note("exploration ends: every config of the space was tried")
-        return Command(goto="plan")
-    return Command(goto="preflight", update=update(turn=turn, queued=queued - 1))
+    """The search's turn: granted where one is `queued`, else owed to it."""
+    recorded = context.effects.once(f"action:{turn}", "action", lambda: {**_ask_search(context), "owed": not queued})
+    action = parse_action(recorded["action"])
+    if isinstance(action, Finish):
+        # Whoever asked for the search may try something else, unless this is all that came of asking.
+        before = context.ledger.find(f"action:{turn - 1}")
+        in_vain = before is not None and before.data["action"]["kind"] in ("search", "finish")
+        if in_vain or recorded.get("exhausted", True):
+            context.progress.note(f"exploration ends: {action.reason}")
+            return Command(goto="plan")
+        context.progress.note(f"the search ends: {action.reason}")
+        return Command(goto="decide", update=update(turn=turn, queued=0))
+    return Command(goto="preflight", update=update(turn=turn, queued=max(0, queued - 1)))
 
 
 def _ask_proposer(context: Context) -> dict[str, Any]:
     if any(entry.kind == "action" and entry.data.get("proposer_failed") for entry in context.ledger):
         return _record(Search(trials=1, why="the proposer is out; the search goes on without it"))
-    spent, allowed = context.effects.budget.spent(context.ledger).llm_tokens, context.effects.budget.llm_tokens
-    if context.proposer.name == "llm" and spent >= allowed:
-        return _without_proposer(context, f"{spent} of {allowed} LLM tokens are spent", Usage())
+    spent = context.effects.budget.allowance(context.ledger).spent
+    if context.proposer.name == "llm" and spent is not None:
+        return _without_proposer(context, spent, Usage())
+    view = view_of(context)
     try:
-        turn = context.proposer.turn(view_of(context))
+        turn = context.proposer.turn(view)
     except ProposerFailed as failed:
-        return _without_proposer(context, str(failed), failed.usage)
+        return _without_proposer(context, str(failed), failed.usage, failed.transcript)
+    if isinstance(turn.action, Weigh):  # a proposal is judged in the preflight; a belief goes straight to the search
+        try:
+            check_action(turn.action, view, ACTION_KINDS)
+        except ActionError as wrong:
+            return _without_proposer(context, str(wrong), turn.usage, turn.transcript)
     return {**_record(turn.action), "usage": turn.usage.to_json(), "transcript": list(turn.transcript)}
 
 
-def _without_proposer(context: Context, why: str, usage: Usage) -> dict[str, Any]:
+def _without_proposer(context: Context, why: str, usage: Usage, said: Sequence[Message] = ()) -> dict[str, Any]:
     context.progress.note(f"the search goes on without the proposer: {why}")
     fallback = Search(trials=1, why="the proposer is out; the search goes on without it")
-    return {**_record(fallback), "proposer_failed": why, "usage": usage.to_json()}
+    return {**_record(fallback), "proposer_failed": why, "usage": usage.to_json(), "transcript": list(said)}
 
 
 def _ask_search(context: Context) -> dict[str, Any]:
+    searched = any(t.source == "search" for t in context.history.candidates)
+    if searched and (reason := stop_reason(context)) is not None:
+        return {**_record(Finish(reason=reason[:_REASON_CHARS])), "by_search": True, "exhausted": False}
     patch = ask_search(context)
     if patch is None:
-        return _record(Finish(reason="every config of the space was tried"))
+        return {**_record(Finish(reason="every config of the space was tried")), "by_search": True, "exhausted": True}
     return {**_record(Propose(patch=patch, hypothesis="search")), "by_search": True}
 
 
@@ -165,5 +213,4 @@ def _judge_trial(context: Context, trial_id: str) -> dict[str, Any]:
     mine = tuple(t for t in evidence.search if t.id == trial_id)
     if mine[0].measurement is None:
         return {"trial": trial_id, "verdicts": [], "status": "ERROR", "score": 0.0}
-    found = judged(context, "trial", lambda evidence: evidence.about(t for t in evidence.search if t.id == trial_id))
-    return {"trial": trial_id, **found.to_json()}
+    return {"trial": trial_id, **judged_trial(context, trial_id).to_json()}

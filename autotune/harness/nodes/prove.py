@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any, Literal
 
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
+from autotune.harness.change import texts_of
 from autotune.harness.context import Context
 from autotune.harness.judging import judged
-from autotune.harness.reversal import Reversal
 from autotune.harness.state import State
 from autotune.harness.trials import Load, carry_out
 from tools.canonical import digest
 from tools.deployment import parse_deployment
-from tools.manifests.yaml_file import KeyPath, YamlFile
+from tools.manifests.yaml_file import YamlFile
 from tools.proposal import Proposal
 from tools.service.soak import SUSTAINED_LOAD
-from tools.targets.knobs import Config, Value
+from tools.targets.knobs import Config
 from verifiers import Plan, gather
 from verifiers.rules.operation import headroom_soak, rollback_drill
 
-__all__ = ["drill", "prove"]
+__all__ = ["PROOFS", "drill", "prove"]
+
+PROOFS = frozenset({headroom_soak.RULE, rollback_drill.RULE})
+"""What these nodes give the grounds for; a confirmation is worth them if it passes all else."""
 
 
 def prove(state: State, runtime: Runtime[Context]) -> Command[Literal["drill", "verdict"]]:
     """Soak one launch of the candidate, if the confirmation passes all that it can pass by now."""
     context = runtime.context
-    if not _worth_it(context):
+    if context.effects.once("worth", "worth", lambda: _worth(context))["status"] != "PASS":
         context.progress.note("no soak and no rollback drill: the confirmation doesn't pass, so nothing is committed")
         return Command(goto="verdict")
     context.progress.phase(
@@ -60,28 +64,17 @@ def drill(state: State, runtime: Runtime[Context]) -> Command[Literal["verdict"]
     return Command(goto="verdict")
 
 
-def _worth_it(context: Context) -> bool:
-    """Whether everything but these proofs passes. Pure in the ledger, so a resumed run answers the same."""
-    proofs = frozenset({headroom_soak.RULE, rollback_drill.RULE})
-    return judged(context, "confirm", without=proofs).status == "PASS"
+def _worth(context: Context) -> dict[str, Any]:
+    """Whether everything but these proofs passes, and what doesn't. Recorded, so that it is asked once."""
+    found = judged(context, without=PROOFS)
+    return {"status": found.status, "refused_by": found.refusal.rule if found.refusal else ""}
 
 
 def _taken_back(context: Context) -> dict[str, Any]:
     """The file's text as it is, as it would be committed, and with that taken back; and the config in the last one."""
-    started = context.ledger.find("run.started")
-    assert started is not None
-    path, before = context.file.path, started.data["file_text"]
-    changes = context.baseline.diff(context.baseline.patched(_proposal(context).patch))
-    values: dict[KeyPath, Value] = {("config", name): new for name, (_, new) in changes.items() if new is not None}
-    after = YamlFile.parse(path, before).splice(values)
-    reverted = Reversal.of(before, after).applied(after)
-    stands = parse_deployment(YamlFile.parse(path, reverted)).deployment.config
-    return {
-        "before": before,
-        "after": after,
-        "reverted": reverted,
-        "config": dict(context.space.resolve(stands).values),
-    }
+    texts = texts_of(context, _proposal(context).patch)
+    stands = parse_deployment(YamlFile.parse(context.file.path, texts.reverted)).deployment.config
+    return {**asdict(texts), "config": dict(context.space.resolve(stands).values)}
 
 
 def _proposal(context: Context) -> Proposal:

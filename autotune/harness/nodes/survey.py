@@ -9,13 +9,14 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from autotune.harness.context import Context
-from autotune.harness.estimate import confirm_launches, seconds_left
-from autotune.harness.judging import judged
+from autotune.harness.estimate import confirm_launches, seconds_left, too_small
+from autotune.harness.judging import judged_trial
 from autotune.harness.state import State, update
 from autotune.harness.trials import Load, carry_out
 from tools.errors import UserError
 from tools.measure.floor import Floor
 from tools.proposal import Proposal
+from tools.redaction import printable, redacted
 from tools.targets.target import LaunchFailed
 
 __all__ = ["baseline", "calibrate", "survey_budget"]
@@ -75,8 +76,7 @@ def baseline(state: State, runtime: Runtime[Context]) -> Command[Literal["baseli
 
 
 def _judge(context: Context, trial_id: str) -> dict[str, Any]:
-    found = judged(context, "trial", lambda evidence: evidence.about(t for t in evidence.search if t.id == trial_id))
-    return {"trial": trial_id, **found.to_json()}
+    return {"trial": trial_id, **judged_trial(context, trial_id).to_json()}
 
 
 def _baseline_failed(context: Context, kind: str, message: str, log: Path) -> UserError:
@@ -87,8 +87,8 @@ def _baseline_failed(context: Context, kind: str, message: str, log: Path) -> Us
 
 
 def _tail(log: Path, lines: int = 8) -> str:
-    text = log.read_text(errors="replace").splitlines()[-lines:] if log.is_file() else []
-    return "\n".join(f"  {line}" for line in text) or "  (nothing)"
+    text = redacted(log.read_text(errors="replace")).splitlines()[-lines:] if log.is_file() else []
+    return "\n".join(f"  {printable(line)}" for line in text) or "  (nothing)"
 
 
 def survey_budget(state: State, runtime: Runtime[Context]) -> Command[Literal["decide"]]:
@@ -99,6 +99,8 @@ def survey_budget(state: State, runtime: Runtime[Context]) -> Command[Literal["d
         f"budget: up to {foreseen['trials']} trials, then at most {foreseen['confirm_launches']} launches to confirm; "
         f"about {foreseen['seconds'] / 60:.0f} min more, stopped at {foreseen['wall_s'] / 60:.0f} min"
     )
+    if (lacking := too_small(context)) is not None:
+        context.progress.note(lacking)
     return Command(goto="decide")
 
 
