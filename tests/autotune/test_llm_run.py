@@ -46,7 +46,9 @@ def test_an_llm_that_also_misbehaves_ends_at_a_verified_config(make_repo: Callab
     assert asked == 6
 
     facts = read_facts(outcome.run)
-    assert {c.knob: c.new for c in facts.changes} == {"max_num_seqs": 32}
+    changed = {c.knob: c.new for c in facts.changes}  # its own, or what the search found from there
+    assert changed.keys() <= {"max_num_seqs", "max_num_batched_tokens", "enable_prefix_caching"}
+    assert changed["max_num_seqs"] >= 8
     assert facts.llm_tokens > 0
     assert verify_run(outcome.run).problems == ()
     message = git(deployment.parent, "log", "-1", "--format=%B", "autotune/tiny-chat/interactive-latency")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from benchmarks.agents_figures import headroom_share
+from benchmarks.agents_kept import kept
 from benchmarks.agents_play import Exploration, best_seen, by_count, by_seconds, ship
 from benchmarks.agents_transcripts import Retold
-from benchmarks.surfaces.table import Trial
+from benchmarks.surfaces.table import Trial, table_names
 from tools.search import Observation
 from tools.targets.knobs import Knob, KnobSpace, Value
 
@@ -89,6 +91,21 @@ def test_who_ships_by_a_choice_of_its_own_sees_what_the_budget_paid_for() -> Non
     explored = Exploration(Seats({1: 1.0, 2: 2.0, 3: 3.0}), asking(2, 3), seed=0)
     assert ship(explored, by_count(1), lambda seen: seen[-1].patch).patch == {"seats": 2}
     assert not explored.known(0)[0].from_search
+
+
+def test_a_kept_play_is_said_again_and_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTS_OUT", str(tmp_path))
+    table, stand = table_names()[0], Seats({1: 1.0, 2: 2.0, 3: 3.0})
+
+    def patches(*asked: int, seed: int = 0) -> list[Mapping[str, Value]]:
+        explored = Exploration(stand, kept(asking(*asked), "random", table, seed), seed)
+        return [step.patch for step in explored.steps()]
+
+    assert patches(2) == [{"seats": 2}]
+    assert patches(3, 4) == [{"seats": 2}]  # an exhausted space is kept too
+    assert patches(3, seed=1) == [{"seats": 3}]
+    monkeypatch.delenv("AGENTS_OUT")
+    assert patches(3) == [{"seats": 3}]
 
 
 def test_headroom_is_counted_from_the_default() -> None:
