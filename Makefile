@@ -23,7 +23,8 @@ imports: $(INSTALLED)
 	$(BIN)/lint-imports
 
 unit: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile -m 'not alone'
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m alone
 
 wheel: $(INSTALLED)
 	$(BIN)/python -m build --wheel
