@@ -161,6 +161,13 @@ def test_priors_come_first_the_heaviest_before_all_and_do_not_narrow_the_space(n
     assert any("chunk_tokens" in seen.patch or "block_size" in seen.patch for seen in history[3:])
 
 
+def test_a_guess_is_not_tried_unasked() -> None:
+    guess = {"seats": 32, "prefix_cache": True}
+    start = [observe({})]
+    assert made("guided", priors=(Prior(guess, weight=0.51),)).ask(start) == guess
+    assert made("guided", priors=(Prior(guess, weight=0.5),)).ask(start) == made("guided").ask(start) != guess
+
+
 def test_guided_finds_in_few_trials_what_others_miss() -> None:
     def median(name: str) -> float:
         return statistics.median(best(searched(name, seed, 15)) for seed in range(3))

@@ -39,7 +39,7 @@ class Guided:
 
     1. Exploring, on a fixed share of turns: the config that tells most about all others, whatever was measured and
        believed. The share is spent early, where it is worth most.
-    2. A prior that wasn't tried yet and that no oracle refuses, the heaviest first.
+    2. A prior that somebody firmly believes in, that wasn't tried yet and that no oracle refuses, the heaviest first.
     3. The config with the greatest expected gain over the best, times the chances that it runs and that it keeps its
        promises, per second that it takes. Regions weigh it as in Hvarfner et al. (2022): less with every trial.
     """

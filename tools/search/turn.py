@@ -18,6 +18,9 @@ __all__ = ["Key", "Turn", "key_of"]
 Key = tuple[tuple[str, str, Value], ...]
 """What tells one patch from another: names, types and values. True and 1 are equal in Python, but not to a server."""
 
+_FIRM = 0.5
+"Weight above which a prior is tried unasked. One that is no more than a guess has to be expected to gain."
+
 _DRAWS = 64
 "Draws before a space is taken for nearly exhausted."
 
@@ -71,9 +74,9 @@ class Turn:
         return forecast is None or forecast.feasible
 
     def priors(self) -> Iterator[dict[str, Value]]:
-        """The patches that somebody believes in and that may be tried, the heaviest first."""
+        """The patches that somebody firmly believes in and that may be tried, the heaviest first."""
         for prior in sorted(self.problem.priors, key=lambda prior: -prior.weight):
-            if self.problem.space.point(prior.patch) is not None:
+            if prior.weight > _FIRM and self.problem.space.point(prior.patch) is not None:
                 patch = self.problem.space.reduce(prior.patch)
                 if self.may_try(patch):
                     yield patch
