@@ -95,6 +95,8 @@ def tune(
     as_json: Json = False,
 ) -> None:
     """Find, prove and commit a better configuration for DEPLOYMENT."""
+    if llm_usd is not None and llm_price is None:
+        raise UserError("--llm-usd: expected the model's prices beside it, found none; give --llm-price")
     llm = _llm(llm_url, llm_model, llm_key_env, llm_price) if proposer == "llm" else None
     limits = {"llm_tokens": llm_tokens, "llm_calls": llm_calls, "llm_usd": llm_usd}
     _leave(_tune(deployment, runs, _options(budget, trials, proposer, llm, limits, commit, approval)), as_json)

@@ -136,6 +136,7 @@ def test_a_url_where_nothing_answers_is_refused(tmp_path: Path) -> None:
         (("tune", "d.yaml", "--budget", "soon"), "90s, 15m, 1.5h or 30d"),
         (("tune", "d.yaml", "--proposer", "oracle"), "expert or llm"),
         (("tune", "d.yaml", "--proposer", "llm"), "--llm-url"),
+        (("tune", "d.yaml", "--proposer", "llm", "--llm-usd", "1"), "--llm-price"),
         (("resume", "nothing"), "no run 'nothing'"),
         (("report",), "autotune tune"),
         (("bench", "http://127.0.0.1:9", "--rate", "1", "--burst"), "keep one"),
