@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -70,8 +71,8 @@ def observe(patch: Mapping[str, Value], surface: Surface = latency_ms, crash: Cr
     return Observation(patch, surface(patch), feasible=True)
 
 
-def made(name: str, seed: int = 0, **more: object) -> Strategy:
-    return strategy(name, Problem(SPACE, BASELINE, lower_is_better=True, seed=seed, **more))  # type: ignore[arg-type]
+def made(name: str, seed: int = 0, **more: Any) -> Strategy:
+    return strategy(name, Problem(SPACE, BASELINE, lower_is_better=True, seed=seed, **more))
 
 
 def searched(name: str, seed: int, turns: int, surface: Surface = latency_ms) -> list[Observation]:
