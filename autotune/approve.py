@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from autotune.harness.approval import Answer
+from autotune.harness.answer import Answer
 from autotune.harness.rundir import RunDir
 from tools.errors import UserError
 from tools.ledger import Entry, Ledger, LedgerView

@@ -1,43 +1,18 @@
-"""Approval: what a person is asked before a commit, what they answer, and what their answer holds for."""
+"""Approval: what a person is asked before a commit, and what their answer holds for."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
-
+from autotune.harness.answer import Answer
 from autotune.harness.change import change_of
 from autotune.harness.context import Context
 from tools.canonical import digest
 from verifiers.digest import digest_on_disk
 from verifiers.rules.publication.approval_bound import GOOD_FOR_S, PARTS
 
-__all__ = ["Answer", "as_it_is_now", "request_for", "voided"]
-
-_NAME_CHARS, _WHY_CHARS = 120, 400
-
-
-class Answer(BaseModel):
-    """What a person said, to which request. Anything that isn't exactly this is no answer."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    decision: Literal["approve", "reject"]
-    digest: str = Field(pattern=r"^[0-9a-f]{64}$")
-    "Of the request that is answered."
-    by: str = Field(min_length=1, max_length=_NAME_CHARS)
-    "Who says so: a claim, as an author's name in git is one."
-    why: str = Field(default="", max_length=_WHY_CHARS)
-
-    @field_validator("by", "why")
-    @classmethod
-    def _one_line(cls, text: str) -> str:
-        """They go into a commit's trailers and onto a terminal."""
-        if not text.isprintable() or re.search(r"\s{2,}", text) or text != text.strip():
-            raise ValueError("expected one line of printable text")
-        return text
+__all__ = ["as_it_is_now", "request_for", "voided"]
 
 
 def request_for(context: Context) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from agents.playbook import Playbook
 from agents.proposer import Proposer
+from autotune.harness.answer import Answer
 from autotune.harness.effects import Effects
 from autotune.harness.history import History
 from autotune.harness.laboratory import Laboratory
@@ -41,6 +42,9 @@ class Context:
     "A person has to approve before anything is committed."
     confirm_anyway: bool = False
     "The best candidate is confirmed even where it promises nothing, as when a commit is confirmed again."
+
+    answer: Answer | None = None
+    "What a person says in this session to the request for approval."
 
     @property
     def target(self) -> Target:

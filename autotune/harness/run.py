@@ -18,7 +18,7 @@ from agents.llm import Llm
 from agents.llm_settings import LlmPrices, LlmSettings
 from agents.playbook import Playbook, load_playbook
 from agents.proposer import Proposer
-from autotune.harness.approval import Answer
+from autotune.harness.answer import Answer
 from autotune.harness.budget import Budget
 from autotune.harness.context import Context
 from autotune.harness.effects import Boundary, Effects
@@ -137,19 +137,20 @@ def resume(
         deployment = Deployment.model_validate(started.data["deployment"])
         file = DeploymentFile(path, deployment, frozenset(started.data["managed"]))
         playbook = load_playbook(deployment.playbook)
-        if digest(playbook.model_dump(mode="json")) != started.data["playbook"]["digest"]:
+        exploring = ledger.find("approval.request") is None  # what only waits for a person asks neither of these again
+        if exploring and digest(playbook.model_dump(mode="json")) != started.data["playbook"]["digest"]:
             raise UserError(f"playbook {deployment.playbook} changed since the run started; start a new run")
-        if started.data["verifiers_digest"] != verifiers_digest():
+        if exploring and started.data["verifiers_digest"] != verifiers_digest():
             raise UserError(
                 f"{run.path}: the verifiers' code changed since the run started, and one judge has to judge all of it; "
                 "start a new run"
             )
         laboratory = laboratory or LiveLaboratory(target_for(deployment, path))
-        proposer = _proposer(options, playbook)
+        proposer = _proposer(options, playbook) if exploring else Expert(playbook)
         context = _context(run, file, laboratory, playbook, proposer, options, ledger, progress, observe)
         measured_by = laboratory
         context.effects.once("survey", "survey", lambda: measured_by.survey(file, context.baseline))
-        return _drive(context, answer)
+        return _drive(replace(context, answer=answer))
 
 
 def _context(
@@ -195,7 +196,7 @@ def _proposer(options: Options, playbook: Playbook) -> Proposer:
     return Llm(settings, playbook)
 
 
-def _drive(context: Context, answer: Answer | None = None) -> Outcome:
+def _drive(context: Context) -> Outcome:
     """Run the graph to its end, or to where it stops or waits; then leave the target as it was found."""
     run, ledger, effects = context.run, context.ledger, context.effects
     ledger.append("session", {"pid": os.getpid(), "budget": effects.budget.to_json()})
@@ -204,11 +205,16 @@ def _drive(context: Context, answer: Answer | None = None) -> Outcome:
     with effects.kill_switch.listening(), compiled(run.checkpoints) as graph:
         known = graph.get_state(thread)
         begun: Any = None if known.values and known.next else State()
-        if answer is not None and known.interrupts:
-            begun = Command(resume=answer.model_dump())
+        said: Any = Command(resume=context.answer.model_dump()) if context.answer is not None else None
         try:
-            ended = graph.invoke(begun, thread, context=context, durability="sync")
+            ended = graph.invoke(
+                said if said and known.interrupts else begun, thread, context=context, durability="sync"
+            )
             waits = bool(graph.get_state(thread).interrupts)
+            if said and waits and "approve" not in known.next and "answered" not in known.next:
+                # The run was killed between asking and waiting: only now it waits for what was said.
+                ended = graph.invoke(said, thread, context=context, durability="sync")
+                waits = bool(graph.get_state(thread).interrupts)
         except Stopped as stopped:
             return Outcome(run, 4, "stopped", f"{stopped} (autotune resume {run.id})")
         except KeyboardInterrupt:

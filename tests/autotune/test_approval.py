@@ -20,7 +20,7 @@ from agents.playbook import load_playbook
 from autotune.approve import asked_by, given
 from autotune.commands.approve import approve
 from autotune.harness import Budget, Options, Outcome, RunDir, Silent, resume, start
-from autotune.harness.approval import Answer
+from autotune.harness.answer import Answer
 from autotune.report_card.replay import ReplayLaboratory
 from autotune.report_card.scenario import load_scenarios
 from autotune.report_card.stage import laboratory_of, set_up
@@ -32,6 +32,9 @@ from tools.repo import read_trailers
 from verifiers.rules.publication.approval_bound import GOOD_FOR_S
 
 BRANCH = "autotune/service/interactive-latency"
+
+
+Begun = tuple[Path, ReplayLaboratory, Outcome]
 
 
 @dataclass(frozen=True)
@@ -64,21 +67,28 @@ class Waiting:
         return int(git(self.deployment.parent, "rev-list", "--count", f"main..{BRANCH}"))
 
 
-@pytest.fixture(scope="module")
-def asked_for(tmp_path_factory: pytest.TempPathFactory) -> tuple[Waiting, Path]:
-    """The run as it waits, and a copy of its folder. Launches are played back, everything else is real."""
-    root = tmp_path_factory.mktemp("approval")
+def begun(place: Path, observe: Callable[[str, str], None] = lambda boundary, key: None) -> Begun:
+    """A run that has to be approved, up to where it waits."""
     scenario = next(one for one in load_scenarios() if one.id == "t01")
-    file, laboratory = set_up(scenario, root / "place" / "service"), laboratory_of(scenario, seed=1)
+    file, laboratory = set_up(scenario, place / "service"), laboratory_of(scenario, seed=1)
     outcome = start(
         file,
-        root / "place" / "runs",
+        place / "runs",
         Options(budget=Budget(wall_s=3600, trials=3), approval="required"),
         Silent(),
+        observe,
         laboratory=laboratory,
         proposer=Expert(load_playbook("interactive-latency")),
         clock=laboratory.clock,
     )
+    return file, laboratory, outcome
+
+
+@pytest.fixture(scope="module")
+def asked_for(tmp_path_factory: pytest.TempPathFactory) -> tuple[Waiting, Path]:
+    """The run as it waits, and a copy of its folder. Launches are played back, everything else is real."""
+    root = tmp_path_factory.mktemp("approval")
+    file, laboratory, outcome = begun(root / "place")
     assert (outcome.decision, outcome.exit_code) == ("waiting", 4), outcome.sentence
     assert f"autotune approve {outcome.run.id} --digest {asked_by(outcome.run).digest}" in outcome.sentence
     shutil.copytree(root / "place", root / "kept")
@@ -191,6 +201,34 @@ def test_killed_anywhere_after_the_answer_it_is_committed_once(waiting: Waiting,
     outcome = waiting.answer(None)
     assert outcome.decision == "tuned" and waiting.commits == 1
     assert len(Ledger.read(waiting.run.ledger).of_kind("approval")) == 1
+
+
+def test_what_is_said_last_counts_where_nothing_was_recorded_before(waiting: Waiting) -> None:
+    stop = waiting.run.path / "STOP"
+    stop.touch()
+    assert waiting.answer(waiting.yes()).decision == "stopped"
+    stop.unlink()
+    outcome = waiting.answer(given(waiting.run, digest=None, reject="on second thoughts", by="Owner"))
+    assert (outcome.decision, waiting.commits) == ("refused", 0), outcome.sentence
+    assert "on second thoughts" in outcome.sentence
+
+
+def test_an_answer_counts_though_the_run_was_stopped_between_asking_and_waiting(tmp_path: Path) -> None:
+    def stop(boundary: str, key: str) -> None:
+        if (boundary, key) == ("recorded", "approval.request"):
+            raise KeyboardInterrupt
+
+    file, laboratory, outcome = begun(tmp_path, stop)
+    assert outcome.decision == "stopped"
+    stopped = Waiting(file, outcome.run, laboratory)
+    assert stopped.answer(stopped.yes()).decision == "tuned" and stopped.commits == 1
+
+
+def test_it_can_be_turned_down_though_the_repository_is_gone(waiting: Waiting) -> None:
+    (waiting.deployment.parent / ".git").rename(waiting.deployment.parents[1] / "moved")
+    answer = given(waiting.run, digest=None, reject="it moved", by="Owner")
+    assert waiting.answer(answer).decision == "refused"
+    assert [e.data["decision"] for e in Ledger.read(waiting.run.ledger).of_kind("approval")] == ["reject"]
 
 
 def test_the_command_shows_what_is_asked(waiting: Waiting) -> None:

@@ -7,7 +7,8 @@ from typing import Literal
 from langgraph.runtime import Runtime
 from langgraph.types import Command, interrupt
 
-from autotune.harness.approval import Answer, as_it_is_now, voided
+from autotune.harness.answer import Answer
+from autotune.harness.approval import as_it_is_now, voided
 from autotune.harness.context import Context
 from autotune.harness.state import State, update
 
@@ -26,11 +27,14 @@ def approve(state: State, runtime: Runtime[Context]) -> Command[Literal["answere
 
 
 def answered(state: State, runtime: Runtime[Context]) -> Command[Literal["publish", "approve"]]:
-    """Record the answer if it is about what would be committed now; otherwise it is void, and the run waits on."""
+    """Record the answer if it is about what would be committed now; otherwise it is void, and the run waits on.
+
+    A session can end before an answer is recorded. What is said in this one then counts, not what was said before.
+    """
     context = runtime.context
-    answer = Answer.model_validate(state.answer)
+    answer = context.answer or Answer.model_validate(state.answer)
     if context.ledger.find("approval") is None:
-        now = as_it_is_now(context)
+        now = as_it_is_now(context) if answer.decision == "approve" else {}
         if (void := voided(context, answer, now)) is not None:
             context.ledger.append("approval.void", {**answer.model_dump(), "void": void})
             context.progress.note(f"the answer is void: {void}")
