@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agents.usage import Allowance, Usage
@@ -44,6 +44,11 @@ class Budget:
     "None: not limited. Where it is, no call is made whose price isn't known."
     turns: int = 60
     "Decisions of the proposer and the search: one that only looks, or only repeats itself, ends here."
+
+    def with_trials(self, trials: int) -> Budget:
+        """The budget with another number of trials, and turns enough for them: three each, an agent's, the search's own
+        and one that only looks."""
+        return replace(self, trials=trials, turns=max(self.turns, 3 * trials))
 
     def check(self, ledger: Ledger) -> None:
         """

@@ -53,7 +53,7 @@ def trials_affordable(context: Context) -> int:
 
 def too_small(context: Context) -> str | None:
     """What the budget lacks, as a sentence, where it allows no candidate to be tried; None where one was or can."""
-    if context.history.candidates or trials_affordable(context) > 0:
+    if any(t.role == "search" for t in context.history.tried) or trials_affordable(context) > 0:
         return None
     budget = context.effects.budget
     if budget.trials < 1:

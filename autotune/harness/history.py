@@ -40,6 +40,8 @@ class Tried:
     "Sentence of the verdict that refused it; empty if none did."
     slo_misses: tuple[str, ...]
     guardrail_misses: tuple[str, ...]
+    repeats_baseline: bool = False
+    "A search trial of the baseline itself, measured again to learn the noise."
 
     @property
     def valid(self) -> bool:
@@ -98,16 +100,18 @@ class History:
         if deployment is None:
             raise ValueError("the ledger doesn't start with run.started")
         first = [t.data["summary"] for t in trials if t.data["role"] == "baseline"]
-        tried = tuple(_tried(t, judged.get(t.data["id"]), deployment, first) for t in trials)
+        tried = tuple(_tried(t, judged.get(t.data["id"]), deployment, first, baseline) for t in trials)
         return cls(tried, tuple(refused), deployment, fmean(seconds) if seconds else 0.0)
 
     @property
     def baselines(self) -> tuple[Tried, ...]:
-        return tuple(t for t in self.tried if t.role == "baseline" and t.valid)
+        """Launches of the baseline that were measured, those that a proposer asked for among them."""
+        return tuple(t for t in self.tried if (t.role == "baseline" or t.repeats_baseline) and t.valid)
 
     @property
     def candidates(self) -> tuple[Tried, ...]:
-        return tuple(t for t in self.tried if t.role == "search")
+        """Search trials of anything but the baseline, which is never its own improvement."""
+        return tuple(t for t in self.tried if t.role == "search" and not t.repeats_baseline)
 
     def objective(self, trial: Tried) -> float | None:
         """The trial's objective in the metric's own unit; None if it wasn't measured."""
@@ -176,7 +180,9 @@ class History:
         return best[1] if best else None
 
 
-def _tried(entry: Entry, judged: Entry | None, deployment: Deployment, baselines: list[dict[str, float]]) -> Tried:
+def _tried(
+    entry: Entry, judged: Entry | None, deployment: Deployment, baselines: list[dict[str, float]], baseline: Config
+) -> Tried:
     data = entry.data
     summary: dict[str, float] = data["summary"]
     verdicts = judged.data["verdicts"] if judged else []
@@ -197,6 +203,7 @@ def _tried(entry: Entry, judged: Entry | None, deployment: Deployment, baselines
         refusal=refusal,
         slo_misses=tuple(miss.metric for miss in deployment.slo.misses(summary)),
         guardrail_misses=_guardrail_misses(summary, deployment, baselines) if data["role"] == "search" else (),
+        repeats_baseline=data["role"] == "search" and Config(data["config"]) == baseline,
     )
 
 

@@ -23,4 +23,4 @@ def widened(run: RunDir, wall: str | None, trials: int | None) -> Budget | None:
         budget = Budget(**sessions[-1].data["budget"])
     if wall is not None:
         budget = replace(budget, wall_s=parse_seconds("--budget", wall))
-    return budget if trials is None else replace(budget, trials=trials)
+    return budget if trials is None else budget.with_trials(trials)

@@ -216,9 +216,9 @@ def _drive(context: Context) -> Outcome:
                 ended = graph.invoke(said, thread, context=context, durability="sync")
                 waits = bool(graph.get_state(thread).interrupts)
         except Stopped as stopped:
-            return Outcome(run, 4, "stopped", f"{stopped} (autotune resume {run.id})")
+            return Outcome(run, 4, "stopped", f"{stopped} (autotune resume {run.path})")
         except KeyboardInterrupt:
-            return Outcome(run, 4, "stopped", f"interrupted; nothing is lost: autotune resume {run.id}")
+            return Outcome(run, 4, "stopped", f"interrupted; nothing is lost: autotune resume {run.path}")
         finally:
             for put_back in restore_baseline(context.target):
                 context.progress.note(f"restored: {put_back}")

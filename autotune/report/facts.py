@@ -160,7 +160,7 @@ def read_facts(run: RunDir) -> Facts:
         finished=finished is not None,
         decision=finished["decision"] if finished else "unfinished",
         exit_code=finished["exit_code"] if finished else None,
-        sentence=finished["sentence"] if finished else f"not finished; go on with: autotune resume {run.id}",
+        sentence=finished["sentence"] if finished else f"not finished; go on with: autotune resume {run.path}",
         objective=evidence.deployment.objective.metric,
         min_effect=evidence.deployment.objective.min_effect,
         slo=evidence.deployment.slo.bounds(),

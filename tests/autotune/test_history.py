@@ -19,6 +19,9 @@ def told(*trials: tuple[str, dict[str, float], str], guarded: str = "output_thro
     deployment = {**DEPLOYMENT, "guardrails": [{"metric": guarded, "max_regression": 0.1}]}
     made: list[tuple[str, dict[str, Any]]] = [("run.started", {"deployment": deployment})]
     for number, (role, summary, failure) in enumerate(trials):
+        config = dict(BASELINE.values) if role == "baseline" else {"max_num_seqs": 4}
+        if role == "again":  # a search trial of the baseline
+            role, config = "search", dict(BASELINE.values)
         proposal = {"patch": {}, "hypothesis": "", "source": "search"}
         made.append(
             (
@@ -27,7 +30,7 @@ def told(*trials: tuple[str, dict[str, float], str], guarded: str = "output_thro
                     "id": f"t{number}",
                     "role": role,
                     "proposal": proposal,
-                    "config": dict(BASELINE.values),
+                    "config": config,
                     "seed": number,
                     "wall_s": 1.0,
                     "summary": summary,
@@ -65,3 +68,12 @@ def test_a_guardrail_may_stand_at_zero(baseline: float, candidate: float, missed
 def test_what_the_harness_spoilt_says_nothing_of_its_config() -> None:
     history = told(("search", {}, "port_taken"), ("search", {}, "crash"))
     assert [trial.spoilt for trial in history.candidates] == [True, False]
+
+
+def test_the_baseline_measured_again_tells_the_noise_and_is_no_candidate() -> None:
+    launches = [("baseline", {"p95_ttft_ms": value}, "") for value in (300.0, 303.0)]
+    history = told(*launches, ("again", {"p95_ttft_ms": 250.0}, ""), ("search", {"p95_ttft_ms": 260.0}, ""))
+    assert [trial.id for trial in history.candidates] == ["t3"]
+    assert history.incumbent is not None and history.incumbent.id == "t3"
+    assert [trial.id for trial in history.baselines] == ["t0", "t1", "t2"]
+    assert history.noise == pytest.approx(53 / (853 / 3))

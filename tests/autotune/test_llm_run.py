@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from autotune.harness import Budget, Options, Silent, start
+from autotune.harness import Budget, Options, Silent, resume, start
 from autotune.harness.prepare import LlmOptions
 from autotune.report import read_facts
 from autotune.report_card.scenario import Scenario
@@ -76,3 +76,23 @@ def test_an_llm_that_is_broken_for_good_leaves_the_job_to_the_search(tmp_path: P
     ledger = Ledger.read(outcome.run.ledger)
     assert len([e for e in ledger.of_kind("trial") if e.data["role"] == "search"]) == 2
     assert git(deployment.parent, "branch", "--list") == "* main"
+
+
+def test_a_run_that_was_killed_after_a_decision_owes_the_search_what_it_owed(tmp_path: Path) -> None:
+    """The model wants to stop at once, and the search has its trials first, whether the run was killed or not."""
+
+    def killed(boundary: str, key: str) -> None:
+        if (boundary, key) == ("recorded", "action:1"):
+            raise KeyboardInterrupt
+
+    scenario = Scenario(id="x01", about="", start=POOR, slo={"ttft_ms": {"p95": 20000}}, right="improve")
+    deployment, laboratory = set_up(scenario, tmp_path / "repository"), laboratory_of(scenario, seed=7)
+    with ScriptedOpenAI(then=reply(FINISH)) as server:
+        options = Options("llm", LlmOptions(server.base_url, "scripted"), Budget(wall_s=600, trials=2), commit=False)
+        first = start(
+            deployment, tmp_path / "runs", options, Silent(), killed, laboratory=laboratory, clock=laboratory.clock
+        )
+        assert first.decision == "stopped"
+        resume(first.run, Silent(), laboratory=laboratory, clock=laboratory.clock)
+    ledger = Ledger.read(first.run.ledger)
+    assert len([e for e in ledger.of_kind("trial") if e.data["role"] == "search"]) == 2

@@ -56,10 +56,10 @@ def decide(state: State, runtime: Runtime[Context]) -> Command[Literal["decide",
     if (lacking := too_small(context)) is not None:
         raise Stopped(lacking)
     if trials_affordable(context) == 0 or turn > context.effects.budget.turns:
-        context.progress.note("exploration ends: its budget is spent")
+        limit = "turns" if turn > context.effects.budget.turns else "trials or time"
+        context.progress.note(f"exploration ends: its {limit} are spent")
         return Command(goto="plan")
-    owed = owed_to_search(context.ledger, context.proposer.name, context.playbook.stop.patience)
-    if state.queued or owed:
+    if _searches(context, state, turn):
         return _search_turn(context, turn, state.queued)
     recorded = context.effects.once(f"action:{turn}", "action", lambda: _ask_proposer(context), spends=True)
     action = parse_action(recorded["action"])
@@ -79,6 +79,15 @@ def decide(state: State, runtime: Runtime[Context]) -> Command[Literal["decide",
     return Command(goto="preflight", update=update(turn=turn))
 
 
+def _searches(context: Context, state: State, turn: int) -> bool:
+    """Whether the turn is the search's. One that was decided before the run was killed stays whose it was."""
+    decided = context.ledger.find(f"action:{turn}")
+    if decided is not None:
+        return bool(decided.data.get("by_search"))
+    patience = context.playbook.stop.patience
+    return bool(state.queued or owed_to_search(context.ledger, context.proposer.name, patience))
+
+
 def _search_turn(context: Context, turn: int, queued: int) -> Command[Literal["decide", "preflight", "plan"]]:
     """The search's turn: granted where one is `queued`, else owed to it."""
     recorded = context.effects.once(f"action:{turn}", "action", lambda: {**_ask_search(context), "owed": not queued})
@@ -87,7 +96,7 @@ def _search_turn(context: Context, turn: int, queued: int) -> Command[Literal["d
         # Whoever asked for the search may try something else, unless this is all that came of asking.
         before = context.ledger.find(f"action:{turn - 1}")
         in_vain = before is not None and before.data["action"]["kind"] in ("search", "finish")
-        if in_vain or recorded.get("exhausted", True):
+        if in_vain or recorded["exhausted"]:
             context.progress.note(f"exploration ends: {action.reason}")
             return Command(goto="plan")
         context.progress.note(f"the search ends: {action.reason}")
@@ -139,12 +148,12 @@ def _proposal(context: Context, turn: int) -> tuple[Proposal, bool]:
     entry = context.ledger.find(f"action:{turn}")
     assert entry is not None
     action = parse_action(entry.data["action"])
-    if isinstance(action, Measure):
-        tried = next(t for t in context.history.tried if t.id == action.trial)
-        return Proposal(tried.patch, f"measure {action.trial} again", "search"), True
-    assert isinstance(action, Propose)
     asked: Source = "llm" if context.proposer.name == "llm" else "playbook"
     source: Source = "search" if entry.data.get("by_search") else asked
+    if isinstance(action, Measure):
+        tried = next(t for t in context.history.tried if t.id == action.trial)
+        return Proposal(tried.patch, f"measure {action.trial} again", source), True
+    assert isinstance(action, Propose)
     return Proposal(action.patch, action.hypothesis, source), False
 
 

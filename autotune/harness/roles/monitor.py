@@ -99,9 +99,10 @@ def baseline_moved(history: History, baseline: Config, seed: int) -> str:
         ]
         for begins in (True, False)
     )
-    if not first or not later or history.noise is None:
+    if len(first) < 2 or not later or fmean(first) == 0:
         return ""
+    band = (max(first) - min(first)) / fmean(first)
     moved = fmean(later) / fmean(first) - 1
-    if abs(moved) <= _BANDS * history.noise:
+    if abs(moved) <= _BANDS * band:
         return ""
-    return f"the baseline has moved by {moved:+.1%} since it was measured first; launches differ by {history.noise:.1%}"
+    return f"the baseline has moved by {moved:+.1%} since it was measured first; launches differ by {band:.1%}"
