@@ -138,7 +138,7 @@ class Exploration:
         self._strategy = strategy
         self._steps: list[Step] = []
         self._exhausted = False
-        self.default = self._launch({})
+        self.default = self._launch({}, ())
 
     def known(self, trials: int) -> list[Observation]:
         """All that the strategy has seen after so many trials: the default, which it didn't ask for, and they."""
@@ -159,13 +159,13 @@ class Exploration:
             if patch is None:
                 self._exhausted = True
             else:
-                self._steps.append(self._launch(patch))
+                self._steps.append(self._launch(patch, [self.default, *self._steps]))
         return self._steps[number] if number < len(self._steps) else None
 
-    def _launch(self, patch: Mapping[str, Value]) -> Step:
-        """Measure a config. Its luck is another one each time."""
+    def _launch(self, patch: Mapping[str, Value], before: Sequence[Step]) -> Step:
+        """Measure a config after those `before`. Its luck is another one each time."""
         values = {**self.stand.default, **patch}
-        times = sum({**self.stand.default, **step.patch} == values for step in self._steps)
+        times = sum({**self.stand.default, **step.patch} == values for step in before)
         luck = Random(digest([self.stand.name, self.seed, dict(sorted(values.items())), times]))
         return Step(dict(patch), self.stand.trial(values, luck))
 

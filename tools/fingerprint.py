@@ -54,7 +54,7 @@ def fingerprint_of(entries: Iterable[Entry]) -> Fingerprint:
     """What the first entries of a run's ledger say: `run.started` and `survey`.
 
     Raises:
-        KeyError, TypeError, ValueError: the ledger has no such entries, or not in today's form.
+        LookupError, TypeError, ValueError, OverflowError: the ledger has no such entries, or not in today's form.
     """
     first = {entry.kind: entry.data for entry in reversed(list(entries)) if entry.kind in ("run.started", "survey")}
     started, survey = first["run.started"], first["survey"]

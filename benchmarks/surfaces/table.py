@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -212,10 +213,17 @@ def load_table(name: str, folder: Path = FOLDER) -> Table:
         data = json.loads(gzip.decompress(path.read_bytes()))
     except FileNotFoundError:
         raise UserError(f"surface {name!r}: expected one of {', '.join(table_names())}") from None
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
         raise UserError(f"{path}: expected a recorded table (gzipped JSON), found: {error}") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise UserError(f"{path}: expected a table of format {FORMAT}; record it anew")
+    try:
+        return _table(data)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{path}: expected a recorded table, found {type(error).__name__}: {error}") from None
+
+
+def _table(data: Mapping[str, Any]) -> Table:
     names = data["metrics"]
     return Table(
         name=data["name"],

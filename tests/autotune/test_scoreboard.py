@@ -87,6 +87,11 @@ def test_a_config_that_is_measured_again_has_another_luck_and_costs_another_tria
     assert ship(explored, by_seconds(20.0), best_seen).trials == 2
 
 
+def test_the_default_that_is_measured_again_has_another_luck_too() -> None:
+    explored = Exploration(Seats({1: 1.0}, noise=0.1), asking(1, 1), seed=0)
+    assert len({explored.default.score, *(step.score for step in explored.steps())}) == 3
+
+
 def test_who_ships_by_a_choice_of_its_own_sees_what_the_budget_paid_for() -> None:
     explored = Exploration(Seats({1: 1.0, 2: 2.0, 3: 3.0}), asking(2, 3), seed=0)
     assert ship(explored, by_count(1), lambda seen: seen[-1].patch).patch == {"seats": 2}

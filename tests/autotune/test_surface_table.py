@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -69,6 +71,32 @@ def test_written_table_reads_back_equal(tmp_path: Path) -> None:
     assert [row.launches for row in load_table("made", tmp_path).rows] == [row.launches for row in again.rows]
     assert again.knobs == table.knobs
     assert again.space.snap({"seats": 5}) == table.space.snap({"seats": 5})
+
+
+@pytest.mark.parametrize("text", ['{"format": 2}', '{"format": 2, "metrics": 3}', "[" * 100_000, "{}", "3", "\\"])
+def test_what_is_not_a_table_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "odd.json.gz").write_bytes(gzip.compress(text.encode()))
+    with pytest.raises(UserError, match=r"odd\.json\.gz: expected a "):
+        load_table("odd", tmp_path)
+
+
+@pytest.mark.parametrize("field", ["knobs", "rows", "default", "metrics"])
+def test_a_table_with_a_damaged_field_is_refused(field: str, tmp_path: Path) -> None:
+    path = write_table(made(), tmp_path)
+    data = json.loads(gzip.decompress(path.read_bytes()))
+    for wrong in (None, [[]], [3], {"a": 1}):
+        path.write_bytes(gzip.compress(json.dumps({**data, field: wrong}).encode()))
+        with pytest.raises(UserError, match="expected a recorded table, found"):
+            load_table("made", tmp_path)
+
+
+def test_a_table_with_damaged_bytes_is_refused(tmp_path: Path) -> None:
+    path = write_table(made(), tmp_path)
+    whole = path.read_bytes()
+    for place in range(10, len(whole) - 8, 7):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        with pytest.raises(UserError, match="expected a "):
+            load_table("made", tmp_path)
 
 
 @pytest.mark.parametrize(

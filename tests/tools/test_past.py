@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +18,7 @@ from agents.fixed import Fixed
 from autotune.harness import Budget, Options, RunDir, Silent, start
 from autotune.report_card.scenario import Scenario
 from autotune.report_card.stage import laboratory_of, set_up
+from tools.canonical import canonical_json
 from tools.fingerprint import UNLIKE, WEIGHTS, Fingerprint, fingerprint_of
 from tools.ledger import Ledger
 from tools.search.past import PROOF, PastConfig, PastRun, Proof, past_priors, past_runs
@@ -114,6 +118,53 @@ def test_what_cant_be_read_is_skipped_with_a_reason(committed: RunDir, tmp_path:
     assert found.skipped.keys() == {"unborn", "tampered", "foreign", "other"}
     assert "chain is broken" in found.skipped["tampered"] and "survey" in found.skipped["unborn"]
     assert past_runs(tmp_path, but="whole").runs == () and past_runs(tmp_path / "none").runs == ()
+
+
+def damaged(run: RunDir, folder: Path, name: str, change: Callable[[str, dict[str, Any]], None]) -> None:
+    """A copy of the run whose chain is whole and whose entries say something else, up to the verdict."""
+    with Ledger(folder / name / "ledger.jsonl") as ledger:
+        for entry in Ledger.read(run.ledger):
+            if entry.kind == "verdict":
+                return
+            data = json.loads(canonical_json(dict(entry.data)))
+            change(entry.kind, data)
+            ledger.append(entry.kind, data, key=entry.key)
+
+
+def test_figures_that_no_run_writes_are_skipped_with_a_reason(committed: RunDir, tmp_path: Path) -> None:
+    def nameless(kind: str, data: dict[str, Any]) -> None:
+        if kind == "survey":
+            data["hardware"]["packages"] = [""]
+
+    def countless(kind: str, data: dict[str, Any]) -> None:
+        if kind == "survey":
+            data["hardware"]["cores"] = 10**400
+
+    def endless(kind: str, data: dict[str, Any]) -> None:
+        if kind == "trial" and data["role"] == "baseline":
+            data["summary"]["p95_ttft_ms"] = 10**400
+
+    for change in (nameless, countless, endless):
+        damaged(committed, tmp_path, change.__name__, change)
+    cut(committed, tmp_path, "whole", "nothing")
+    found = past_runs(tmp_path)
+    assert [run.id for run in found.runs] == ["whole"]
+    assert found.skipped.keys() == {"nameless", "countless", "endless"}
+
+
+def test_a_lucky_launch_of_the_baseline_hides_nothing(committed: RunDir, tmp_path: Path) -> None:
+    damaged(committed, tmp_path, "run", lambda kind, data: None)
+    with Ledger(tmp_path / "run" / "ledger.jsonl") as ledger:
+        trials = [entry.data for entry in ledger.of_kind("trial")]
+        found = next(trial for trial in trials if trial["role"] == "search")
+        standing = next(trial["config"] for trial in trials if trial["role"] == "baseline")
+        proposal = {**found["proposal"], "patch": {}}
+        lucky = {**found["summary"], "p95_ttft_ms": found["summary"]["p95_ttft_ms"] / 2}
+        again = {**found, "id": "again", "config": standing, "proposal": proposal, "summary": lucky}
+        ledger.append("trial", again)
+        ledger.append("judgement", {"trial": "again", "status": "PASS"})
+    (run,) = past_runs(tmp_path).runs
+    assert run.found is not None and run.found.changed == BETTER.keys()
 
 
 LIKE = Fingerprint({"model": {"step_bytes": 100.0, "digest": "x"}, "hardware": {"cores": 8.0}})

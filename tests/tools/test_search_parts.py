@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 
 import pytest
@@ -12,13 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from tools.search import Observation, Problem
+from tools.search import Observation, Problem, reason_to_stop, strategy
+from tools.search.candidates import candidates, walked
 from tools.search.live import changes_live, fewest_relaunches
 from tools.search.pareto import dominates, front, hypervolume, knee, scalarised
 from tools.search.racing import race, wealth
 from tools.search.screening import ranking, screening_pairs
 from tools.search.slices import Pair, paired_slices
-from tools.targets.knobs import Config, Knob, KnobSpace
+from tools.search.turn import Turn
+from tools.targets.knobs import Config, Knob, KnobSpace, Value
 
 POINTS = st.lists(st.tuples(st.integers(0, 9).map(float), st.integers(0, 9).map(float)), min_size=1, max_size=12)
 
@@ -160,3 +162,35 @@ def test_an_unknown_knob_needs_a_relaunch() -> None:
     standing = Config({"seats": 1, "flag": "a"})
     assert changes_live(LIVE, standing, standing.patched({"seats": 2}))
     assert not changes_live(LIVE, standing, standing.patched({"flag": "b"}))
+
+
+def many(knobs: int) -> Problem:
+    made = {f"seats_{n}": Knob(f"seats_{n}", "int", 64, "", low=1, high=4096, log=True) for n in range(knobs)}
+    space = KnobSpace(made)
+    return Problem(space, space.resolve({}), lower_is_better=True, seed=3, noise=0.005)
+
+
+def some_trials(problem: Problem, count: int, baselines: int = 1) -> list[Observation]:
+    chance = Random(problem.seed)
+    known = [Observation({}, 100 + chance.random(), feasible=True, from_search=False) for _ in range(baselines)]
+    drawn = [problem.space.draw(chance) for _ in range(count)]
+    return [*known, *(Observation(patch, 100 + chance.gauss(0, 9), feasible=True) for patch in drawn)]
+
+
+def test_many_knobs_leave_a_kernel_that_can_be_solved() -> None:
+    problem = many(70)
+    assert strategy("guided", problem).ask(some_trials(problem, 12, baselines=4)) is not None
+
+
+def test_whether_to_stop_looks_around_the_best_few_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = many(8)
+    history, around = some_trials(problem, 12), []
+
+    def noted(turn: Turn, standing: Sequence[Mapping[str, Value]]) -> list[dict[str, Value]]:
+        around.append(list(standing))
+        return candidates(turn, standing)
+
+    monkeypatch.setattr("tools.search.stopping.candidates", noted)
+    reason_to_stop(problem, history)
+    ranked = sorted(history, key=lambda seen: seen.objective or 0.0)
+    assert around == [walked(Turn(problem, history))] == [[seen.patch for seen in ranked[:2]]]

@@ -10,13 +10,28 @@ from random import Random
 from tools.search.turn import Turn, key_of
 from tools.targets.knobs import Value
 
-__all__ = ["candidates", "neighbours"]
+__all__ = ["candidates", "neighbours", "walked"]
 
 _MOST = 1200
 "Configs that are looked at, besides the neighbours of the best."
 
 _LISTED = 8192
 "Configs of the largest space that is listed before it is sampled."
+
+
+_WALKED = 2
+"Best configs whose neighbours are all looked at."
+
+
+def walked(turn: Turn) -> list[Mapping[str, Value]]:
+    """The patches of the best few as measured, kept promises before all else."""
+    sign = 1.0 if turn.problem.lower_is_better else -1.0
+    ranked = [
+        (not seen.kept, sign * seen.objective, seen.patch)
+        for seen in turn.history
+        if seen.ran and seen.objective is not None
+    ]
+    return [patch for _, _, patch in sorted(ranked, key=lambda rank: rank[:2])[:_WALKED]]
 
 
 def candidates(turn: Turn, standing: Sequence[Mapping[str, Value]]) -> list[dict[str, Value]]:

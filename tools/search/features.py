@@ -98,13 +98,13 @@ class Features:
         """Place and group of a value that is in play."""
         known, key = self._known, (name, type(value), value)
         if key not in known:
-            knob = self.space.knobs[name]
+            knob = self.space.reach(name)
             chosen_by_engine = knob.auto is not None and type(value) is type(knob.auto) and value == knob.auto
             known[key] = (self._aside(name), 1) if chosen_by_engine else (_Scale.of(knob)(value), 0)
         return known[key]
 
     def _aside(self, name: str) -> float:
-        return 0.0 if _is_word(self.space.knobs[name]) else 0.5
+        return 0.0 if _is_word(self.space.reach(name)) else 0.5
 
     @cached_property
     def _known(self) -> dict[tuple[str, type, Value], tuple[float, int]]:
@@ -122,7 +122,7 @@ class Features:
             )
             spots, rows = np.unique(both, axis=1, return_inverse=True)
             distance = np.abs(spots[0][:, None] - spots[0][None, :])
-            if _is_word(self.space.knobs[name]):
+            if _is_word(self.space.reach(name)):
                 distance = (distance > 0).astype(float)
             distance += _APART * (spots[1][:, None] != spots[1][None, :])
             values.append(distance.ravel())

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tools.search.candidates import candidates
+from tools.search.candidates import candidates, walked
 from tools.search.design import told_by
 from tools.search.features import Features
 from tools.search.observation import Observation, in_full
@@ -28,9 +28,6 @@ _FIRMNESS = 4.0
 
 _DOUBT = 0.9
 "Share by which the firmest belief can lower what lies outside its region. Below 1: nothing is ever masked."
-
-_WALKED = 2
-"Best configs whose neighbours are all looked at."
 
 
 @dataclass(frozen=True)
@@ -56,8 +53,7 @@ class Guided:
         if not exploring and (prior := next(turn.priors(), None)) is not None:
             return prior
         blind = exploring or not any(seen.ran for seen in turn.history)
-        standing = () if blind else _best(turn.history, self.problem.lower_is_better)
-        pool = candidates(turn, [seen.patch for seen in standing])
+        pool = candidates(turn, () if blind else walked(turn))
         if not pool:
             return turn.at_random()
         if blind:
@@ -116,12 +112,3 @@ class Guided:
                 held = [region.holds(patch.get(region.knob, standing[region.knob])) for patch in pool]
                 share *= np.where(held, 1.0, 1 - _DOUBT * region.weight)
         return share
-
-
-def _best(history: Sequence[Observation], lower_is_better: bool) -> list[Observation]:
-    """The best few as measured, kept promises before all else."""
-    sign = 1.0 if lower_is_better else -1.0
-    ranked = [
-        (not seen.kept, sign * seen.objective, seen) for seen in history if seen.ran and seen.objective is not None
-    ]
-    return [seen for _, _, seen in sorted(ranked, key=lambda rank: rank[:2])[:_WALKED]]

@@ -86,7 +86,7 @@ def past_runs(folder: Path, but: str = "") -> PastRuns:
             skipped[name] = (
                 f"not a run's ledger as they are written today, or of a run that measured nothing: no {error}"
             )
-        except (TypeError, ValueError, AttributeError) as error:
+        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
             skipped[name] = f"not a run's ledger as they are written today: {error}"
     return PastRuns(tuple(runs), skipped)
 
@@ -149,7 +149,7 @@ def _found(entries: Sequence[Entry]) -> PastConfig | None:
     """The best config of a run: what it confirmed, unless that was refused; else the best of its single launches.
 
     Raises:
-        KeyError, TypeError, ValueError: not in today's form.
+        LookupError, TypeError, ValueError, ArithmeticError: not in today's form.
     """
     deployment = next(entry.data for entry in entries if entry.kind == "run.started")["deployment"]
     metric, slo = deployment["objective"]["metric"], _slo(deployment["slo"])
@@ -175,6 +175,7 @@ def _found(entries: Sequence[Entry]) -> PastConfig | None:
         if trial["role"] == "search"
         and trial["id"] in trusted
         and metric in trial["summary"]
+        and trial["config"] != baseline
         and trial["proposal"]["patch"] != refused
         and len(slo.misses(trial["summary"])) <= fewest
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
 
@@ -26,6 +26,9 @@ class SearchSpace:
 
     A patch holds only what differs from the baseline and has an effect: two patches never differ in nothing but knobs
     that are out of play.
+
+    A baseline may stand outside what its knobs can take, where their ranges were narrowed after it was chosen. Its
+    own values, and no others out there, then belong to the space.
     """
 
     knobs: KnobSpace
@@ -38,7 +41,18 @@ class SearchSpace:
         Raises:
             KnobError: a number without both bounds, which can't be searched.
         """
-        return {name: _distribution(self.knobs[name]) for name in self._in_order}
+        return {name: _distribution(self.reach(name)) for name in self._in_order}
+
+    def reach(self, name: str) -> Knob:
+        """The knob called `name`, widened to the baseline's value where that lies outside."""
+        return self._widened.get(name, self.knobs[name])
+
+    @cached_property
+    def _widened(self) -> dict[str, Knob]:
+        """The searched knobs that the baseline stands outside of, by name, widened to its value."""
+        names = [name for name in self._in_order if name in self.baseline.values]
+        wide = {name: _widened(self.knobs[name], self.baseline.values[name]) for name in names}
+        return {name: knob for name, knob in wide.items() if knob is not None}
 
     @cached_property
     def _in_order(self) -> tuple[str, ...]:
@@ -58,14 +72,16 @@ class SearchSpace:
     @property
     def size(self) -> float:
         """How many assignments the space holds, those out of play counted too; infinite where a knob is a float."""
-        return math.prod(len(grid) if (grid := _grid(self.knobs[name])) else math.inf for name in self.distributions)
+        return math.prod(len(grid) if (grid := self._grid(name)) else math.inf for name in self.distributions)
 
     def levels(self, name: str) -> tuple[Value, ...]:
         """The values at which a coarse search looks at a knob: all of few, else numbers an octave apart.
 
-        The baseline's own value is among them where the knob can take it.
+        The baseline's own value is among them.
         """
-        return _levels(self.knobs[name], self.baseline.values.get(name))
+        standing = self.baseline.values.get(name)
+        levels = _levels(self.knobs[name], standing)
+        return (*levels, standing) if standing is not None and name in self._widened else levels
 
     def active(self, point: Mapping[str, Value]) -> frozenset[str]:
         """Names of the searched knobs that have an effect where `point` changes the baseline."""
@@ -83,17 +99,29 @@ class SearchSpace:
         """The full assignment of searched knobs that `patch` stands for; None where it lies outside this space."""
         values = {**self.baseline.values, **patch}
         try:
-            return {name: self.knobs[name].check(values[name]) for name in self.distributions}
+            return {name: self._checked(name, values[name]) for name in self.distributions}
         except KnobError:
             return None
+
+    def _checked(self, name: str, value: Value) -> Value:
+        return (self.reach(name) if self._same(name, value) else self.knobs[name]).check(value)
 
     def patch(self, point: Mapping[str, Value]) -> dict[str, Value]:
         """What `point` changes in the baseline, whole numbers rounded to three significant bits.
 
-        So 3871 becomes 3584: near-equal configs are measured once, and a commit reads as if a person had chosen.
+        So 3871 becomes 3584: near-equal configs are measured once, and a commit reads as if a person had chosen. A
+        number between a knob's range and a baseline outside it becomes the nearer of the two.
         """
-        rounded = {name: _round(self.knobs[name], value) for name, value in point.items()}
-        return self.reduce(rounded)
+        return self.reduce({name: self._rounded(name, value) for name, value in point.items()})
+
+    def _rounded(self, name: str, value: Value) -> Value:
+        knob = self.knobs[name]
+        if name not in self._widened or knob.kind == "choice" or isinstance(value, bool | str):
+            return _round(knob, value)
+        standing = self.baseline.values[name]
+        assert knob.low is not None and knob.high is not None and not isinstance(standing, bool | str)
+        edge = min(max(value, knob.low), knob.high)
+        return standing if abs(value - standing) < abs(value - edge) else _round(knob, edge)
 
     def reduce(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """`values` by name, without what the baseline says already and what has no effect beside the rest."""
@@ -106,7 +134,13 @@ class SearchSpace:
 
     def draw(self, random: Random) -> dict[str, Value]:
         """A patch drawn uniformly over the values of each knob; over their logarithms where it is searched so."""
-        return self.patch({name: _draw(self.knobs[name], random) for name in self.distributions})
+        return self.patch({name: self._drawn(name, random) for name in self.distributions})
+
+    def _drawn(self, name: str, random: Random) -> Value:
+        """A baseline that stands outside is drawn as often as one level is."""
+        if name in self._widened and random.random() * len(self.levels(name)) < 1:
+            return self.baseline.values[name]
+        return _draw(self.knobs[name], random)
 
     def every_patch(self) -> Iterator[dict[str, Value]]:
         """All patches of a finite space, the baseline's own (empty) among them if its values lie on the grid.
@@ -114,15 +148,36 @@ class SearchSpace:
         Where knobs depend on others a patch can come more than once.
         """
         names = list(self.distributions)
-        for values in itertools.product(*(_grid(self.knobs[name]) for name in names)):
+        for values in itertools.product(*(self._grid(name) for name in names)):
             yield self.reduce(dict(zip(names, values, strict=True)))
+
+    def _grid(self, name: str) -> tuple[Value, ...]:
+        grid = _grid(self.knobs[name])
+        return (*grid, self.baseline.values[name]) if grid and name in self._widened else grid
 
     def _same(self, name: str, value: Value) -> bool:
         standing = self.baseline.values.get(name)
         return type(standing) is type(value) and standing == value
 
 
+def _widened(knob: Knob, standing: Value) -> Knob | None:
+    """The knob with `standing` among its values; None where it is one already, or where the type is wrong."""
+    if knob.kind == "choice":
+        same = any(type(choice) is type(standing) and choice == standing for choice in knob.choices)
+        return None if same else replace(knob, choices=(*knob.choices, standing))
+    fits = type(standing) is int or (knob.kind == "float" and type(standing) is float and math.isfinite(standing))
+    if knob.kind == "bool" or not fits or isinstance(standing, str) or knob.low is None or knob.high is None:
+        return None
+    low, high = min(knob.low, standing), max(knob.high, standing)
+    return None if (low, high) == (knob.low, knob.high) else replace(knob, low=low, high=high)
+
+
 def _distribution(knob: Knob) -> BaseDistribution:
+    """The knob as Optuna has it.
+
+    Raises:
+        KnobError: a number without both bounds.
+    """
     if knob.kind == "bool":
         return CategoricalDistribution([False, True])
     if knob.kind == "choice":
@@ -136,6 +191,7 @@ def _distribution(knob: Knob) -> BaseDistribution:
 
 
 def _round(knob: Knob, value: Value) -> Value:
+    """`value`, of a whole number three significant bits within the knob's range."""
     if knob.kind != "int" or isinstance(value, bool | str):
         return value
     assert knob.low is not None and knob.high is not None
@@ -155,13 +211,14 @@ def _grid(knob: Knob) -> tuple[Value, ...]:
     values, value = [int(knob.low)], int(knob.low)
     while value < knob.high:
         value += 1 << max(0, abs(value).bit_length() - _SIGNIFICANT_BITS)
-        rounded = _round(knob, min(value, int(knob.high)))
-        values.append(int(rounded))
-        value = max(value, int(rounded))
+        whole = int(_round(knob, min(value, int(knob.high))))
+        values.append(whole)
+        value = max(value, whole)
     return tuple(dict.fromkeys(values))
 
 
 def _levels(knob: Knob, standing: Value | None) -> tuple[Value, ...]:
+    """All of few values, else numbers an octave apart, and `standing` where the knob can take it."""
     if knob.kind in ("bool", "choice"):
         return _grid(knob)
     assert knob.low is not None and knob.high is not None
@@ -185,6 +242,7 @@ def _levels(knob: Knob, standing: Value | None) -> tuple[Value, ...]:
 
 
 def _draw(knob: Knob, random: Random) -> Value:
+    """A value, each as likely as any other; along the logarithm where the knob is searched so."""
     if knob.kind in ("bool", "choice"):
         return random.choice(_grid(knob))
     assert knob.low is not None and knob.high is not None

@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 
-from tools.search.candidates import candidates
+from tools.search.candidates import candidates, walked
 from tools.search.observation import Observation, in_full
 from tools.search.outlook import Outlook
 from tools.search.problem import Problem
@@ -34,7 +34,7 @@ def reason_to_stop(problem: Problem, history: Sequence[Observation]) -> str | No
     turn = Turn(problem, history)
     if sum(seen.ran for seen in history) < _FEWEST or not any(seen.kept for seen in history):
         return None
-    pool = candidates(turn, [seen.patch for seen in history if seen.ran])
+    pool = candidates(turn, walked(turn))
     if not pool:
         return None
     outlook = Outlook(problem, history, pool, turn.seed)

@@ -27,6 +27,10 @@ _STEP = 0.45
 "Standard deviation of a step, in units of the prior's."
 
 _JITTER = 1e-6
+"Variance added to every trial, as a share of t^2."
+
+_DIGITS = 1e-10
+"Least share of the kernel's own diagonal that is added: with many knobs it is so large that less is lost in rounding."
 
 Array = NDArray[np.float64]
 
@@ -87,9 +91,7 @@ class Surrogate:
         across = _kernel(self.parameters, apart)
         mean = np.einsum("spn,sn->sp", across, self.solved)
         half = np.linalg.solve(self.factors, np.swapaxes(across, 1, 2))
-        effects = np.exp(2 * self.parameters[:, : len(apart)])
-        prior = np.exp(2 * self.parameters[:, -2]) * np.prod(1 + effects, axis=1)
-        variance = prior[:, None] - np.einsum("snp,snp->sp", half, half)
+        variance = _diagonal(self.parameters, len(apart))[:, None] - np.einsum("snp,snp->sp", half, half)
         return mean, np.sqrt(np.maximum(variance, 1e-12))
 
     @property
@@ -116,10 +118,17 @@ def _kernel(parameters: Array, apart: Apart) -> Array:
     return product
 
 
+def _diagonal(parameters: Array, knobs: int) -> Array:
+    """[sets]: the kernel of any point with itself."""
+    diagonal: Array = np.exp(2 * parameters[:, -2]) * np.prod(1 + np.exp(2 * parameters[:, :knobs]), axis=1)
+    return diagonal
+
+
 def _likelihood(parameters: Array, apart: Apart, values: Array) -> tuple[Array, Array, Array]:
     """Log likelihood up to a constant, Cholesky factors, and the inverse kernel times the values."""
     kernel = _kernel(parameters, apart)
-    noise = np.exp(2 * parameters[:, -1]) + _JITTER * np.exp(2 * parameters[:, -2])
+    added = np.maximum(_JITTER * np.exp(2 * parameters[:, -2]), _DIGITS * _diagonal(parameters, len(apart)))
+    noise = np.exp(2 * parameters[:, -1]) + added
     kernel += noise[:, None, None] * np.eye(len(values))
     factors = np.asarray(np.linalg.cholesky(kernel), dtype=np.float64)
     half = np.linalg.solve(factors, np.broadcast_to(values[:, None], (len(parameters), len(values), 1)))
