@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agents.usage import Usage
+from tools.redaction import redacted
 
 if TYPE_CHECKING:
     from agents.wire import Wire
@@ -21,7 +22,7 @@ class CompletionError(Exception):
     "What the endpoint took, where it took anything."
 
     def __init__(self, message: str, *, usage: Usage | None = None, text: str = "") -> None:
-        super().__init__(quoted(message))
+        super().__init__(quoted(redacted(message)))  # a library or a server may repeat the key
         self.usage = usage or Usage()
         self.text = text
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jinja2 import PackageLoader, StrictUndefined
@@ -22,6 +22,7 @@ from agents.reading import read
 from agents.untrusted import as_data
 from agents.usage import Usage
 from agents.view import View
+from tools.errors import UserError
 from tools.targets.knobs import Knob
 
 __all__ = ["Llm", "LlmSettings"]
@@ -61,7 +62,8 @@ class Llm:
 
         Raises:
             UserError: the playbook can't be worked out for this deployment.
-            ProposerFailed: the endpoint failed or refused, the repairs or the allowance are used up.
+            ProposerFailed: the endpoint failed or refused, the repairs or the allowance are used up, or an answer led
+                to an error that nobody foresaw; it tells what the turn has cost by then.
         """
         messages: list[Message] = [
             {"role": "system", "content": self._system(view)},
@@ -75,23 +77,33 @@ class Llm:
                 answer, spent, text = self._answer(messages, view, kinds, usage)
             except (Transport, Refused, CutPrompt) as error:
                 raise ProposerFailed(str(error), usage + self._settings.priced(error.usage), messages) from None
+            except (ProposerFailed, UserError):
+                raise
+            except Exception as error:
+                raise _unforeseen(error, usage, messages) from error
             usage += spent
             messages.append({"role": "assistant", "content": text[:_ANSWER_CHARS] or "(no answer)"})
-            if isinstance(answer, Inspect | Profile):
+            try:
+                action = _checked(answer, view, kinds)
+                if not isinstance(action, Inspect | Profile):
+                    return Turn(action, usage, tuple(messages))
+                reply = _render("state", state=as_data(read(action, view)))
                 readings += 1
-                messages.append({"role": "user", "content": _render("state", state=as_data(read(answer, view)))})
-            elif isinstance(answer, ActionError):
+            except ActionError as error:
                 repairs += 1
                 if repairs > _REPAIRS:
-                    raise ProposerFailed(f"no valid action in {repairs} answers: {answer}", usage, messages)
-                messages.append({"role": "user", "content": _render("repair", problem=as_data(str(answer)[:500]))})
-            else:
-                return Turn(answer, usage, tuple(messages))
+                    raise ProposerFailed(f"no valid action in {repairs} answers: {error}", usage, messages) from None
+                reply = _render("repair", problem=as_data(str(error)[:500]))
+            except UserError:
+                raise
+            except Exception as error:
+                raise _unforeseen(error, usage, messages) from error
+            messages.append({"role": "user", "content": reply})
 
     def _answer(
         self, messages: Sequence[Message], view: View, kinds: Sequence[ActionKind], usage: Usage
-    ) -> tuple[Action | ActionError, Usage, str]:
-        """The action, or what is wrong with it; its cost; the answer's text."""
+    ) -> tuple[Mapping[str, Any] | ActionError, Usage, str]:
+        """The answer's JSON as it came, or what is wrong with it; its cost; its text."""
         trials = [trial.id for trial in shown_trials(view)]
         try:
             completion = complete(
@@ -109,13 +121,7 @@ class Llm:
             self._wire = error.wire or self._wire
             return ActionError(str(error)), self._settings.priced(error.usage), error.text
         self._wire = completion.wire
-        cost = self._settings.priced(completion.usage)
-        try:
-            action = parse_action(completion.data)
-            check_action(action, view, kinds)
-        except ActionError as error:
-            return error, cost, completion.text
-        return action, cost, completion.text
+        return completion.data, self._settings.priced(completion.usage), completion.text
 
     def _answer_tokens(self, messages: Sequence[Message], view: View, usage: Usage) -> int:
         """Tokens that the next answer may have: what the settings allow, within what is left to spend.
@@ -170,6 +176,20 @@ _TEMPLATES = ImmutableSandboxedEnvironment(
 
 def _render(template: str, **names: Any) -> str:
     return _TEMPLATES.get_template(f"{template}.jinja").render(**names)
+
+
+def _checked(answer: Mapping[str, Any] | ActionError, view: View, kinds: Sequence[ActionKind]) -> Action:
+    """The action that `answer` stands for. Raises ActionError where it is none, or not one that is allowed here."""
+    if isinstance(answer, ActionError):
+        raise answer
+    action = parse_action(answer)
+    check_action(action, view, kinds)
+    return action
+
+
+def _unforeseen(error: Exception, usage: Usage, messages: Sequence[Message]) -> ProposerFailed:
+    """What an error of our own making comes to: the turn is lost, and its bill isn't."""
+    return ProposerFailed(f"it raised {type(error).__name__}: {error}", usage, messages)
 
 
 def _worth_repeating(view: View) -> bool:

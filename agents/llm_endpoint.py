@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import openai
@@ -21,9 +22,12 @@ import openai
 from agents.completion_error import Transport
 from agents.usage import Usage
 
-__all__ = ["Answered", "Declined", "LlmEndpoint"]
+__all__ = ["OPENAI_URL", "Answered", "Declined", "LlmEndpoint", "is_openai"]
+
+OPENAI_URL = "https://api.openai.com/v1"
 
 _CONNECT_S = 5.0
+_LEAST_KEY_CHARS = 8
 _BODY_BYTES = 4 << 20
 "Most that is read of an answer: some thousand times what an action needs."
 
@@ -50,6 +54,16 @@ class Declined(Exception):
         return self.status >= 500 or self.status in (408, 409, 429)
 
 
+def is_openai(base_url: str | None) -> bool:
+    """Whether `base_url` is OpenAI's own endpoint, as None is: what belongs to an account there goes nowhere else."""
+    if base_url is None:
+        return True
+    try:
+        return urlsplit(base_url).hostname == urlsplit(OPENAI_URL).hostname
+    except ValueError:  # no address at all
+        return False
+
+
 class LlmEndpoint:
     """Where a model answers. Connections are kept between questions; whoever made it closes it."""
 
@@ -59,18 +73,20 @@ class LlmEndpoint:
             base_url: up to and including /v1. None: OpenAI's own.
             timeout_s: of one question: connecting, waiting, retrying and the last byte of the answer together.
         """
-        self.base_url = base_url
+        self.base_url = base_url or OPENAI_URL
         self.timeout_s = timeout_s
         self._watch = _Watch()
         self._runner = asyncio.Runner()
         hooks: dict[str, list[Callable[..., Any]]] = {"request": [self._watch.sent], "response": [self._watch.came]}
         self._client = openai.AsyncOpenAI(
             api_key=api_key,
-            base_url=base_url,
+            base_url=self.base_url,  # given always: the SDK would read another from the environment
             timeout=openai.Timeout(timeout_s, connect=min(_CONNECT_S, timeout_s)),
             max_retries=retries,
             http_client=openai.DefaultAsyncHttpxClient(event_hooks=hooks),
         )
+        if not is_openai(base_url):
+            self._client.organization = self._client.project = None  # read by the SDK from the environment
 
     def close(self) -> None:
         """Close the connections."""
@@ -103,13 +119,18 @@ class LlmEndpoint:
                 return Answered(await _bounded(response.iter_bytes()), watch.requests)
         except openai.APIStatusError as error:
             wait = f" (ask again in {watch.wait_s:.0f} s)" if watch.wait_s is not None else ""
-            raise Declined(error.status_code, f"{wait}: {error.message}", watch.requests) from None
+            raise Declined(error.status_code, f"{wait}: {self._without_key(error.message)}", watch.requests) from None
         except TimeoutError:
             why = f"no whole answer within {self.timeout_s:g} s"
         except (openai.APIConnectionError, httpx2.HTTPError, httpx2.InvalidURL) as error:
-            why = f"the connection failed: {error.__cause__ or error}"
+            why = f"the connection failed: {self._without_key(str(error.__cause__ or error))}"
         lost = Usage(prompt_tokens * watch.requests, requests=watch.requests, estimated=True)
-        raise Transport(f"{self.base_url or 'the endpoint'}: {why}", usage=lost)
+        raise Transport(f"{self.base_url}: {why}", usage=lost)
+
+    def _without_key(self, text: str) -> str:
+        """`text`, a server's or a library's own, without our key. One of a few letters is no secret but a word."""
+        key = self._client.api_key
+        return text.replace(key, "[redacted: the key]") if len(key) >= _LEAST_KEY_CHARS else text
 
 
 @dataclass(slots=True)

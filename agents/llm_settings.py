@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agents.llm_endpoint import LlmEndpoint
+from agents.llm_endpoint import LlmEndpoint, is_openai
 from agents.usage import Usage
 from agents.wire import Shape, Wire
 from tools.errors import UserError
@@ -76,7 +76,7 @@ class LlmSettings(BaseModel):
         """The endpoint, with its key; to be closed by whoever asked for it.
 
         Raises:
-            UserError: the environment variable of the key isn't set.
+            UserError: the environment variable of the key isn't set, or holds what no key can be.
         """
         return LlmEndpoint(self.base_url, self._api_key(), self.timeout_s)
 
@@ -91,9 +91,15 @@ class LlmSettings(BaseModel):
         return replace(usage, usd=self.prices.usd(usage) if self.prices is not None else None)
 
     def _api_key(self) -> str:
-        if self.api_key_env is None and self.base_url is not None:
+        if self.api_key_env is None and not is_openai(self.base_url):
             return "none"
         name = self.api_key_env or "OPENAI_API_KEY"
-        if not (key := os.environ.get(name)):
+        key = os.environ.get(name, "").strip()  # a file read into a variable often leaves a line's end
+        if not key:
             raise UserError(f"LLM: expected the API key in the environment variable {name}, found it unset; set it")
+        if not (key.isascii() and key.isprintable()):
+            raise UserError(
+                f"LLM: expected an API key of printable ASCII characters in the environment variable {name}, "
+                "found others among them; copy the key anew"
+            )
         return key

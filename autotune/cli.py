@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from collections.abc import Mapping
@@ -89,15 +90,19 @@ def tune(
     llm_price: Annotated[
         str | None, typer.Option(help="US dollars for a million tokens: INPUT,CACHED,OUTPUT or INPUT,OUTPUT.")
     ] = None,
+    llm_timeout: Annotated[float, typer.Option(min=1.0, help="Seconds for each answer, its retries included.")] = 90.0,
+    llm_max_tokens: Annotated[int, typer.Option(min=64, help="Most tokens of an answer, thoughts included.")] = 2048,
     commit: Annotated[bool, typer.Option(help="Commit what passes, on a branch of its own.")] = True,
     approval: Annotated[bool, typer.Option("--approve", help="Wait for `autotune approve` before committing.")] = False,
     runs: Runs = Path("runs"),
     as_json: Json = False,
 ) -> None:
     """Find, prove and commit a better configuration for DEPLOYMENT."""
+    if llm_usd is not None and not math.isfinite(llm_usd):
+        raise UserError(f"--llm-usd: expected an amount of US dollars, found {llm_usd}; leave it out for no limit")
     if llm_usd is not None and llm_price is None:
         raise UserError("--llm-usd: expected the model's prices beside it, found none; give --llm-price")
-    llm = _llm(llm_url, llm_model, llm_key_env, llm_price) if proposer == "llm" else None
+    llm = _llm(llm_url, llm_model, llm_key_env, llm_price, llm_timeout, llm_max_tokens) if proposer == "llm" else None
     limits = {"llm_tokens": llm_tokens, "llm_calls": llm_calls, "llm_usd": llm_usd}
     _leave(_tune(deployment, runs, _options(budget, trials, proposer, llm, limits, commit, approval)), as_json)
 
@@ -198,14 +203,18 @@ def models_pull(
     print(json.dumps({"model": name, "path": str(path)}) if as_json else path)
 
 
-def _llm(url: str | None, model: str | None, key_env: str | None, price: str | None) -> LlmOptions:
+def _llm(
+    url: str | None, model: str | None, key_env: str | None, price: str | None, timeout_s: float, max_tokens: int
+) -> LlmOptions:
     from agents.llm_settings import LlmPrices
     from autotune.harness.prepare import LlmOptions
 
     if not url or not model:
         raise UserError("--proposer llm: expected an endpoint, found none; give --llm-url and --llm-model")
+    if not math.isfinite(timeout_s):
+        raise UserError(f"--llm-timeout: expected seconds, found {timeout_s}")
     prices = LlmPrices.parse(price).model_dump(exclude_none=True) if price is not None else None
-    return LlmOptions(url, model, key_env, prices)
+    return LlmOptions(url, model, key_env, prices, timeout_s, max_tokens)
 
 
 def _options(
@@ -222,7 +231,7 @@ def _options(
 
     if proposer not in ("expert", "llm"):
         raise UserError(f"--proposer: expected expert or llm, found {proposer!r}")
-    limits = Budget(wall_s=parse_seconds("--budget", budget), trials=trials, **llm_limits)
+    limits = Budget(wall_s=parse_seconds("--budget", budget), **llm_limits).with_trials(trials)
     chosen: Literal["expert", "llm"] = "llm" if llm is not None else "expert"
     return Options(chosen, llm, limits, commit, approval="required" if approval else "none")
 

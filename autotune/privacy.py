@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import MutableMapping
 
-__all__ = ["ASKED_FOR", "keep_private"]
+__all__ = ["ASKED_FOR", "TAKEN_OUT", "keep_private"]
 
 ASKED_FOR = "AUTOTUNE_ALLOW_TRACING"
 """Set to `true`, it leaves a tracer's variables as they are: run states then go where they say."""
@@ -21,6 +21,9 @@ _QUIET = {
 }
 """Switches of libraries and engines."""
 
+TAKEN_OUT: set[str] = set()
+"""Names of the variables that this process was given and that were taken out; the doctor tells of them."""
+
 
 def keep_private(environment: MutableMapping[str, str] | None = None) -> None:
     """Take the switches of tracers out of `environment` (this process's by default), and turn telemetry off.
@@ -31,5 +34,7 @@ def keep_private(environment: MutableMapping[str, str] | None = None) -> None:
     if source.get(ASKED_FOR, "").lower() != "true":
         for name in [name for name in source if name.startswith(_TRACERS)]:
             del source[name]
-        source.update(_QUIET)
+            if source is os.environ:
+                TAKEN_OUT.add(name)
+    source.update(_QUIET)  # a tracer that somebody asked for is no word about telemetry
     source["LANGGRAPH_STRICT_MSGPACK"] = "true"  # a checkpoint revives no types

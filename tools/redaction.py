@@ -7,7 +7,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["SECRETS", "printable", "redacted", "redacted_texts"]
+__all__ = ["NAME_PART", "SECRETS", "printable", "redacted", "redacted_texts"]
+
+NAME_PART = r"(?:\d{1,3}x)?(?:[A-Z]?[a-z]{2,20}+){0,9}+[A-Z]{0,5}[a-z]?\d{0,4}[A-Za-z]{0,2}"
+"""Of the name of a model or a knob, such as Qwen3-235B-A22B-Instruct: words, a few capitals, a number at the end."""
+
+_END = r"(?![\w.~+/-])"
+_NAME = rf"(?=\S{{0,64}}[a-z]{{3}})(?>{NAME_PART}(?=[-_/.]|{_END}))(?:[-_/.](?>{NAME_PART}(?=[-_/.]|{_END})))*{_END}"
+"A whole name. Each part is matched in one way alone, so a text made for it can't make this slow."
+_DECIMAL = r"\d+\.\d+(?:[eE][-+]?\d+)?\.?(?![\w~+/-])"
 
 _PATTERNS = {
     "a private key": r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?:-----[\s\S]*?-----END [A-Z0-9 ]+-----)?",
@@ -20,7 +28,7 @@ _PATTERNS = {
     "a bearer token": r"(?i)\bbearer\s+[\w.~+/=-]{16,}",
     "a URL with a password": r"\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@]{1,64}:[^\s/@]{3,128}@",
     "a secret variable": r"\b[A-Z][A-Z0-9_]*_(?:TOKEN|KEY|SECRET|PASSWORD)[\"']?\s*[:=]\s*[\"']?[^\s\"']{6,}",
-    "a token": r"(?i)token[\"']?\s*[:=]\s*[\"']?(?=[^\s\"']*\d)[\w.~+/-]{16,}",
+    "a token": rf"(?i:token)[\"']?\s*[:=]\s*[\"']?(?=[^\s\"']*\d)(?!{_DECIMAL}|{_NAME})[\w.~+/-]{{16,}}",
     "a password": r"(?i)(?:pass(?:word|wd|phrase)|secret|(?:api|auth|access)[_-]?(?:key|token))[\"']?\s*"
     r"(?:=\s*[\"']?|:\s*[\"']|:\s*(?=\S*\d))[^\s\"']{6,}",  # "The secret: patience" is prose
 }  # fmt: skip

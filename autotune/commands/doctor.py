@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 import typer
@@ -27,6 +28,8 @@ def doctor(
 
     if (llm_url is None) is not (llm_model is None):
         raise UserError("doctor: expected both --llm-url and --llm-model, or neither")
+    if not math.isfinite(timeout):
+        raise UserError(f"--timeout: expected seconds, found {timeout}")
     checks, profile = check_install(), None
     if llm_url is not None and llm_model is not None:
         from agents.llm_settings import LlmSettings

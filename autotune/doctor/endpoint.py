@@ -26,8 +26,6 @@ _SCHEMA = {
 }
 _SYSTEM = "You answer with one JSON object and nothing else."
 _QUESTION = 'Say {"kind": "finish", "trials": 3} as one JSON object.'
-_ANSWER_TOKENS = 400
-"Room for a short thought."
 _NEEDED_TOKENS = 6000
 "Prompt and answer of one turn of the llm proposer, with room to spare."
 _PROMPT_WORDS = 3000
@@ -67,15 +65,16 @@ def probe_endpoint(settings: LlmSettings) -> tuple[LlmProfile | None, list[Check
     """
     endpoint = settings.endpoint()
     try:
-        return _Probe(endpoint, settings.model).run()
+        return _Probe(endpoint, settings.model, settings.max_tokens).run()
     finally:
         endpoint.close()
 
 
 class _Probe:
-    def __init__(self, endpoint: LlmEndpoint, model: str) -> None:
+    def __init__(self, endpoint: LlmEndpoint, model: str, max_tokens: int) -> None:
         self._endpoint = endpoint
         self._model = model
+        self._max_tokens = max_tokens  # as in a turn: a model that thinks needs the room, and a server may refuse it
 
     def run(self) -> tuple[LlmProfile | None, list[Check]]:
         first = self._ask(Wire(), temperature=0.0)
@@ -118,7 +117,7 @@ class _Probe:
                 model=self._model,
                 messages=messages,
                 schema=_SCHEMA,
-                max_tokens=_ANSWER_TOKENS,
+                max_tokens=self._max_tokens,
                 wire=wire,
                 temperature=temperature,
             )
@@ -191,7 +190,10 @@ def _room(context_tokens: int | None, long: Completion | CompletionError) -> Che
     more = f"give it {_NEEDED_TOKENS} tokens or more (vLLM --max-model-len, Ollama num_ctx, llama.cpp -c)"
     if isinstance(long, Transport):
         return Check(
-            name, "fail", str(long), "a turn has about 3,000 tokens: take a faster server, or a larger --timeout"
+            name,
+            "fail",
+            str(long),
+            "a turn has about 3,000 tokens: take a faster server, or a larger --timeout (of tune: --llm-timeout)",
         )
     if isinstance(long, Refused | CutPrompt):
         return Check(name, "fail", str(long), more)

@@ -8,11 +8,12 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from importlib import metadata, util
 from pathlib import Path
 
 from autotune.doctor.check import Check
+from autotune.privacy import ASKED_FOR, TAKEN_OUT
 from tools.models import cache_dir
 from tools.profile.hardware import hardware
 
@@ -23,7 +24,9 @@ ROOMS = ("agents", "autotune", "configs", "engine", "playbooks", "tools", "verif
 
 _DISTRIBUTION = "autotune-inference"
 _NEEDED = ("torch", "transformers", "langgraph", "openai", "optuna", "pydantic", "llguidance")
-_TRACING = ("LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2", "LANGSMITH_API_KEY", "LANGCHAIN_API_KEY")
+_TRACING = tuple(
+    f"{maker}_{name}" for maker in ("LANGSMITH", "LANGCHAIN") for name in ("TRACING", "TRACING_V2", "API_KEY")
+)
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 _LEAST_FREE_BYTES = 2 << 30
 "One small model, its conversion and a run's raw records."
@@ -31,11 +34,14 @@ _GIT = (2, 20)
 "Worktrees as they are used here."
 
 
-def check_install(environment: Mapping[str, str] = os.environ, home: Path | None = None) -> list[Check]:
+def check_install(
+    environment: Mapping[str, str] = os.environ, home: Path | None = None, taken_out: Collection[str] = TAKEN_OUT
+) -> list[Check]:
     """Every check of this machine and its Python environment. Nothing is changed and nothing is asked of the network.
 
     Args:
         home: the folder of models, in place of the one that is used.
+        taken_out: variables that were set, and that this process took out of its environment when it started.
     """
     cache = home or cache_dir()
     return [
@@ -46,7 +52,7 @@ def check_install(environment: Mapping[str, str] = os.environ, home: Path | None
         _git(),
         _cache(cache),
         _disk(cache),
-        _tracing(environment),
+        _tracing(environment, taken_out),
         _proxies(environment),
     ]
 
@@ -145,11 +151,17 @@ def _existing(folder: Path) -> Path:
     return next(place for place in (folder, *folder.parents) if place.is_dir())
 
 
-def _tracing(environment: Mapping[str, str]) -> Check:
-    found = [name for name in _TRACING if environment.get(name)]
-    if found:
-        told = f"{', '.join(found)} set; autotune clears them for itself, other programs of langchain's would upload"
-        return Check("tracing", "warn", told, f"unset {' '.join(found)}")
+def _tracing(environment: Mapping[str, str], taken_out: Collection[str]) -> Check:
+    kept = [name for name in _TRACING if environment.get(name)]
+    taken = [name for name in _TRACING if name in taken_out]
+    told = []
+    if taken:
+        told.append(f"{', '.join(taken)} were set, and are taken out here; in other programs langchain would upload")
+    if kept:
+        asked = f" since {ASKED_FOR} asks for it" if environment.get(ASKED_FOR, "").lower() == "true" else ""
+        told.append(f"{', '.join(kept)} are set{asked}: langchain uploads the state of runs")
+    if told:
+        return Check("tracing", "warn", "; ".join(told), f"unset {' '.join([*taken, *kept])}")
     return Check("tracing", "ok", "no variable that makes langchain upload runs")
 
 

@@ -38,6 +38,10 @@ class LlmOptions:
     api_key_env: str | None = None
     prices: Mapping[str, float] | None = None
     "US dollars for a million tokens: input, cached, output. None: unknown, and no limit in money can be kept."
+    timeout_s: float = 90.0
+    "Of one question, its retries included."
+    max_tokens: int = 2048
+    "Of one answer, thoughts included."
 
 
 @dataclass(frozen=True, slots=True)

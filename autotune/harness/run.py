@@ -192,6 +192,8 @@ def _proposer(options: Options, playbook: Playbook) -> Proposer:
         base_url=options.llm.base_url,
         api_key_env=options.llm.api_key_env,
         prices=LlmPrices.model_validate(options.llm.prices) if options.llm.prices is not None else None,
+        timeout_s=options.llm.timeout_s,
+        max_tokens=options.llm.max_tokens,
     )
     return Llm(settings, playbook)
 

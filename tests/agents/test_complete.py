@@ -317,3 +317,20 @@ def test_an_endpoint_that_refuses_everything_is_left_alone() -> None:
 def test_a_key_is_not_shown() -> None:
     with closing(LlmEndpoint(None, "secret", 1.0)) as endpoint:
         assert "secret" not in f"{endpoint!r} {vars(endpoint)}"
+
+
+@pytest.mark.parametrize("key", ["sk-proj-" + "4f9aKq2Lw8Xz7Rt5Yb3N", "of-our-own-gateway"])
+def test_a_key_that_comes_back_in_an_error_is_not_told(key: str) -> None:
+    refusal = Reply(401, {"error": {"message": f"no account has the key {key}"}}, JSON)
+    with ScriptedOpenAI(then=refusal) as server, closing(LlmEndpoint(server.base_url, key, 5.0)) as endpoint:
+        with pytest.raises(Refused, match="no account has the key") as caught:
+            complete(endpoint, model="m", messages=MESSAGES, schema=SCHEMA, max_tokens=100)
+        assert key not in str(caught.value) and "[redacted: " in str(caught.value)
+
+
+def test_a_key_that_a_library_repeats_is_not_told() -> None:
+    key = "sk-proj-" + "4f9aKq2Lw8Xz7Rt5Yb3N\n"  # httpx shows a header that it can't send
+    with ScriptedOpenAI() as server, closing(LlmEndpoint(server.base_url, key, 5.0)) as endpoint:
+        with pytest.raises(Transport, match="Illegal header") as caught:
+            complete(endpoint, model="m", messages=MESSAGES, schema=SCHEMA, max_tokens=100)
+        assert key.strip() not in str(caught.value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import random
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 
 from agents import Allowance, Finish, HypothesisView, Playbook, Propose, ProposerFailed, TrialView, Usage, View, Weigh
 from agents.actions import ACTION_KINDS, WeighedRegion
+from agents.complete import complete
 from agents.llm import Llm, LlmSettings
+from agents.llm_endpoint import is_openai
 from agents.llm_settings import LlmPrices
 from tests.agents.scripted_openai import Asked, Reply, Scripted, ScriptedOpenAI, reply
 from tests.agents.views import make_view, trial
@@ -299,3 +302,68 @@ def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch, playbook: Playb
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(UserError, match="OPENAI_API_KEY"):
         Llm(LlmSettings(model="m"), playbook)
+
+
+@pytest.mark.parametrize("url", [None, "https://api.openai.com/v1", "https://API.openai.com/v1/"])
+def test_openais_own_address_gets_openais_key(monkeypatch: pytest.MonkeyPatch, url: str | None) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(UserError, match="OPENAI_API_KEY"):
+        LlmSettings(model="m", base_url=url).endpoint()
+    for other in ("http://api.openai.com.example/v1", "http://api.openai.com@127.0.0.1/v1", "http://[/v1"):
+        assert not is_openai(other)
+
+
+def test_openais_account_is_told_to_openai_alone(monkeypatch: pytest.MonkeyPatch, talk: Any, view: View) -> None:
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-ours")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-ours")
+    _, server = talk(view, reply(GOOD))
+    assert "-ours" not in json.dumps(dict(server.requests[0].headers))
+
+
+def test_a_key_is_sent_without_the_line_end_that_a_file_left(
+    monkeypatch: pytest.MonkeyPatch, talk: Any, view: View
+) -> None:
+    monkeypatch.setenv("MY_KEY", "mine\n")
+    _, server = talk(view, reply(GOOD), api_key_env="MY_KEY")
+    assert server.requests[0].headers["authorization"] == "Bearer mine"
+
+
+@pytest.mark.parametrize("key", ["kéy-of-ours", "key\nof-ours", "key\x00of-ours"])
+def test_what_can_be_no_key_is_refused_and_not_shown(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {"MY_KEY": key})  # the real one takes no NUL
+    with pytest.raises(UserError, match="MY_KEY") as caught:
+        LlmSettings(model="m", base_url="http://127.0.0.1:1/v1", api_key_env="MY_KEY").endpoint()
+    assert "of-ours" not in str(caught.value)
+
+
+def test_a_number_of_400_digits_is_mended_like_any_other(talk: Any, view: View) -> None:
+    huge = {"action": {"kind": "propose", "hypothesis": "all of it", "patch": {"max_num_seqs": 10**400}}}
+    turn, server = talk(view, reply(huge), reply(GOOD))
+    assert isinstance(turn.action, Propose) and turn.usage.calls == 2
+    assert "max_num_seqs: expected a finite number" in server.requests[1].body["messages"][-1]["content"]
+
+
+def test_an_error_that_nobody_foresaw_leaves_the_bill(talk: Any, view: View) -> None:
+    """A profile that is no table, where the view promises one."""
+    look = reply({"action": {"kind": "profile", "subject": "time"}}, usage=READ)
+    with pytest.raises(ProposerFailed, match="it raised AttributeError") as caught:
+        talk(dataclasses.replace(view, profile={"time": 5}), look)
+    assert (caught.value.usage.calls, caught.value.usage.prompt_tokens) == (1, READ["prompt_tokens"])
+    assert caught.value.transcript[-1]["role"] == "assistant"
+
+
+def test_an_error_at_a_later_question_leaves_the_bill_of_the_earlier(
+    talk: Any, view: View, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def breaking(*arguments: Any, **named: Any) -> Any:
+        asked.append(1)
+        if len(asked) == 2:
+            raise OverflowError("nobody thought of it")
+        return complete(*arguments, **named)
+
+    monkeypatch.setattr("agents.llm.complete", breaking)
+    with pytest.raises(ProposerFailed, match="it raised OverflowError") as caught:
+        talk(view, reply("no JSON", usage=READ), reply(GOOD))
+    assert (caught.value.usage.calls, caught.value.usage.prompt_tokens) == (1, READ["prompt_tokens"])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from typer.testing import CliRunner
 from agents.llm_settings import LlmSettings
 from autotune.commands.doctor import doctor
 from autotune.doctor import Check, LlmProfile, check_install, probe_endpoint, worst
+from autotune.privacy import ASKED_FOR, keep_private
 from tests.agents.scripted_openai import Reply, ScriptedOpenAI, reply
 
 GOOD = {"kind": "finish", "trials": 3}
@@ -129,3 +133,31 @@ def test_an_endpoint_that_is_not_there_fails_and_the_command_says_so() -> None:
     told = json.loads(done.stdout)
     assert (done.exit_code, told["status"], told["llm"]) == (1, "fail", None)
     assert "no such model" in told["checks"][-1]["found"]
+
+
+def test_what_was_taken_out_of_the_environment_is_told_of(tmp_path: Path) -> None:
+    """In a process of its own, since it is taken out before anything else is imported."""
+    code = "from autotune.doctor import check_install; print([check.to_json() for check in check_install()])"
+    given = {**os.environ, "LANGSMITH_TRACING": "true", "LANGCHAIN_API_KEY": "secret"}
+    command = [sys.executable, "-c", code]
+    told = subprocess.run(command, capture_output=True, text=True, env=given, timeout=60, check=True).stdout
+    assert "LANGSMITH_TRACING, LANGCHAIN_API_KEY were set, and are taken out" in told and "secret" not in told
+    asked = found(check_install({"LANGSMITH_TRACING": "true", ASKED_FOR: "true"}, tmp_path, ()), "tracing")
+    assert asked.status == "warn" and ASKED_FOR in asked.found
+    assert found(check_install({}, tmp_path, ()), "tracing").status == "ok"
+
+
+def test_a_tracer_that_is_asked_for_turns_no_telemetry_on() -> None:
+    environment = {ASKED_FOR: "true", "LANGSMITH_TRACING": "true"}
+    keep_private(environment)
+    assert environment["LANGSMITH_TRACING"] == "true"
+    assert {environment[name] for name in ("DO_NOT_TRACK", "HF_HUB_DISABLE_TELEMETRY", "VLLM_NO_USAGE_STATS")} == {"1"}
+
+
+def test_a_model_that_thinks_for_long_has_a_turns_room() -> None:
+    def answer(body: Mapping[str, Any]) -> Reply:
+        enough = body["max_tokens"] >= LlmSettings(model="m").max_tokens
+        return reply(GOOD, usage=usage_of(body)) if enough else reply("", finish_reason="length")
+
+    profile, _ = probe(answer)
+    assert profile is not None and "json_schema" in profile.structured

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import random
 import sys
 from pathlib import Path
 
@@ -30,6 +32,9 @@ PLAIN = (
     "p95_ttft_ms x0.111 over 2 blocks, evidence 36 to 1",
     "commit 0837e3b540ed1fb590e7b39f3852db0105a628da on branch autotune/service/interactive-latency",
     "http://127.0.0.1:8000/v1/chat/completions answered 503",
+    '{"ms_per_token": 12.345678901234567, "joules_per_token": 1.2345678901234e-05}',
+    "stop token: HuggingFaceTB/SmolLM2-135M",
+    "draft_token=meta-llama/Llama-3.2-11B-Vision-Instruct.",
     "out of memory: tried to allocate 2.5 GiB; 512 tokens of the prompt",
 )
 
@@ -91,3 +96,15 @@ def test_a_server_sees_named_variables_alone_and_no_secret_among_them() -> None:
         "http_proxy": "http://127.0.0.1:1",
     }
     assert allowed_environment({**passed, **kept_back}) == passed
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 2**32), st.integers(18, 48))
+def test_a_random_token_is_taken_for_no_name_and_no_figure(seed: int, size: int) -> None:
+    token = base64.b64encode(random.Random(seed).randbytes(size)).decode().rstrip("=")
+    assert "[redacted: " in redacted(f"token: {token[:9]}7{token[9:]}")
+
+
+def test_a_text_made_for_it_does_not_make_it_slow() -> None:
+    """Each part of a name could be read in many ways; all ways of all parts would outlast any patience."""
+    assert redacted("token=" + "aaaAaA1aa-" * 2_000 + "~") == "[redacted: a token]"

@@ -108,11 +108,13 @@ def test_a_secret_is_noticed_in_whatever_leaves(run: Evidence, secret: str) -> N
     assert change_secrets.verify(before).status == "PASS"  # the owner's own file isn't ours to judge
 
 
-@given(seed=st.integers(0, 2**32), size=st.integers(30, 64))
+@given(seed=st.integers(0, 2**32), size=st.integers(40, 64))  # of 20,000 keys of 30 bytes 13 pass, of 40 none
 def test_a_random_key_is_noticed_and_a_digest_or_a_name_is_not(run: Evidence, seed: int, size: int) -> None:
     drawn = random.Random(seed)
     key = base64.b64encode(drawn.randbytes(size)).decode()
     assert change_secrets.verify(with_change(run, prose=(key,))).status == "FAIL"
+    beside = f"max_num_seqs=16/prefix_cache=True/chunked_prefill=True/{key}"
+    assert change_secrets.verify(with_change(run, prose=(beside,))).status == "FAIL"
     harmless = (drawn.randbytes(32).hex(), "max_num_batched_tokens=16384, long_prefill_token_threshold=2048")
     assert change_secrets.verify(with_change(run, prose=harmless)).status == "PASS"
 
@@ -127,6 +129,12 @@ def test_a_random_key_is_noticed_and_a_digest_or_a_name_is_not(run: Evidence, se
         "DeepSeek-R1-Distill-Qwen-32B-Q4_K_M",
         "time per output token: 12 ms, and per first token = 210",
         "max_num_batched_tokens: 16384",
+        "The knobs max_num_seqs=16/prefix_cache=True/chunked_prefill=True hide each other",
+        "max_batch_tokens=2048+prefix_cache=True",
+        "max_num_batched_tokens=16384+enable_prefix_caching=True",
+        "tokenizer=SmolLM2-135M-Instruct",
+        "quantization=Q4_K_M/model=DeepSeek-R1-Distill-Qwen-32B",
+        "HuggingFaceTB/SmolLM2-135M-Instruct=baseline+max_num_seqs=512",
     ],
 )
 def test_a_models_name_and_plain_prose_are_no_secrets(run: Evidence, said: str) -> None:

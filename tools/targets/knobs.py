@@ -66,7 +66,7 @@ class Knob:
         if isinstance(value, bool) or not number:
             raise self._refuse(value, "a whole number" if self.kind == "int" else "a number")
         assert isinstance(value, int | float)
-        if not math.isfinite(value):
+        if not _is_finite(value):
             raise self._refuse(value, "a finite number")
         if (self.low is not None and value < self.low) or (self.high is not None and value > self.high):
             raise self._refuse(value, f"{self.low:g} to {self.high:g} {self.unit}".rstrip())
@@ -84,6 +84,14 @@ class Knob:
         if (condition := data.get("only_when")) is not None:
             row["only_when"] = (condition[0], tuple(condition[1]))
         return cls(**row)
+
+
+def _is_finite(number: float) -> bool:
+    """Whether `number` is finite and fits a float: a whole number of 400 digits doesn't, and no limit would stop it."""
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from tools.redaction import SECRETS
+from tools.redaction import NAME_PART, SECRETS
 from verifiers.evidence import Change, Evidence
 from verifiers.verdict import Verdict, error, failed, passed
 
@@ -18,8 +18,13 @@ _MOST_BITS = 4.25
 """Of entropy a character: hexadecimal digests have at most 4, English compounds about 3.7; a random base64 key of 32
 characters about 4.6."""
 
-_NAME_PART = re.compile(r"(?:\d{1,3}x)?(?:[A-Z]{1,6}|[A-Z]?[a-z]{1,14}){0,3}\d{0,4}[A-Za-z]{0,2}")
-"Of a model's name, such as Qwen3-235B-A22B-Instruct: humps of letters, a number at the end."
+_LEAST_CHARS = 24
+"Of a word that is looked at; a key of fewer has to be recognised by its kind."
+_LEAST_STRANGE = 12
+"Characters of it that are in no word and no number; of 20,000 random keys of 40 characters 13 pass nevertheless."
+_HUMP, _HUMP_CHARS = re.compile(r"[a-z][A-Z]"), 6
+"Of a drawn text without a digit, one in four pairs is a hump; English in camel case has words of more than 6 letters."
+_WORD_OR_NUMBER = re.compile(rf"{NAME_PART}|\d{{1,12}}")
 
 
 def verify(evidence: Evidence) -> Verdict:
@@ -45,10 +50,18 @@ def _leaving(change: Change) -> Iterator[tuple[str, str]]:
 
 
 def _random(word: str) -> bool:
-    """Mixed like a key: letters of both cases and digits, with more entropy than names or digests have."""
-    mixed = any(c.islower() for c in word) and any(c.isupper() for c in word) and any(c.isdigit() for c in word)
-    if all(_NAME_PART.fullmatch(part) for part in re.split(r"[-_/]", word)):
-        return False
-    counts = Counter(word).values()
-    bits = -sum(n / len(word) * math.log2(n / len(word)) for n in counts)
-    return mixed and bits > min(_MOST_BITS, 0.9 * math.log2(len(word)))
+    """Whether `word`, or a part of it, looks drawn. Knobs and models are named in long words too, `a=16/b=True`: what
+    is a word or a number in them is left out, and no random key has much of that.
+    """
+    strange = "".join(part for part in re.split(r"[-_/+=]", word) if not _WORD_OR_NUMBER.fullmatch(part))
+    parts = (part for part in re.split(r"[=+/]", word) if len(part) >= _LEAST_CHARS)
+    return len(strange) >= _LEAST_STRANGE and any(_drawn(each) for each in (word, strange, *parts))
+
+
+def _drawn(text: str) -> bool:
+    """Mixed like a key: letters of both cases, with digits or in quick change, and more entropy than names have."""
+    both = any(c.islower() for c in text) and any(c.isupper() for c in text)
+    mixed = both and (any(c.isdigit() for c in text) or len(_HUMP.findall(text)) * _HUMP_CHARS > len(text))
+    counts = Counter(text).values()
+    bits = -sum(n / len(text) * math.log2(n / len(text)) for n in counts)
+    return mixed and bits > min(_MOST_BITS, 0.9 * math.log2(len(text)))
