@@ -53,33 +53,35 @@ def _set(text: str) -> frozenset[str]:
 
 LOADING = Denied(
     names=_set("""
-        alias chat_template config_format control_vector control_vector_scaled draft_model fingerprint_mode
-        fingerprint_value hf_token load_format lookup_cache_dynamic lookup_cache_static mmproj model
-        model_draft model_impl models_preset override_kv response_role rpc served_model_name spec_model
-        speculative_draft_model speculative_model system_prompt tool_server use_modelscope weight_version
+        alias chat_template config_format control_vector control_vector_layer_range control_vector_scaled
+        fingerprint_mode fingerprint_value hf_token hicache_storage_backend lookup_cache_dynamic lookup_cache_static
+        mmproj mmproj_auto model model_draft model_impl models_autoload models_preset override_kv override_tensor
+        preferred_sampling_params response_role rpc sampling_defaults served_model_name spec_model speculative_model
+        speculative_token_map system_prompt tags tool_server use_modelscope weight_version
     """),
     words=_set("""
-        addr address class cls code dir directory dyld env environ environment eval exec file filename files folder hf
-        hook hooks import jinja json ld lora media preset python pythonpath pythonstartup repo script scripts shell
-        socket uri
+        addr address agent class cls code dir directory dyld env environ environment eval exec file filename files
+        folder hf hook hooks import jinja json ld lora loras mcp media preset python pythonpath pythonstartup repo
+        script scripts shell socket tools uri
     """),
     parts=(
-        *("adapter", "allow_insecure", "command", "config", "connector", "download", "endpoint", "executor"),
-        *("extension", "kwargs", "loader", "middleware", "module", "overrides", "parser", "path", "pickle", "plugin"),
-        *("preload", "processor", "remote", "revision", "serializ", "template", "tokenizer", "url", "webhook"),
+        *("adapter", "allow_insecure", "command", "config", "connector", "download", "draft_model", "endpoint"),
+        *("executor", "extension", "kwargs", "load_format", "loader", "middleware", "module", "overrides"),
+        *("parser", "path", "pickle", "plugin", "preload", "processor", "remote", "revision", "serializ"),
+        *("template", "tokenizer", "url", "webhook"),
     ),
 )
 """What loads code, a model or a tokenizer, reads or writes a path, fetches a URL, or says what the server is."""
 
 SECURITY = Denied(
     names=_set("""
-        allow_credentials allowed_headers allowed_methods allowed_origins disable_fastapi_docs enable_prompt_logging
-        h11_max_header_count h11_max_incomplete_event_size max_log_len port props root_path server_dev_mode slots
-        trust_request_chat_template uds verbose
+        allow_credentials allowed_headers allowed_methods allowed_origins api_prefix disable_fastapi_docs
+        enable_log_deltas enable_prompt_logging grpc_mode h11_max_header_count h11_max_incomplete_event_size log_jsonl
+        max_log_len port props root_path server_dev_mode slots trust_request_chat_template uds
     """),
     words=_set("""
         auth authentication authorization cert certs cors credential credentials debug headers host hostname insecure
-        origin origins password port secret ssl tls verbose webui
+        origin origins password port secret ssl tls verbose verbosity webui
     """),
     parts=(
         *("access_log", "api_key", "apikey", "dev_mode", "log_level", "log_output", "log_prompt", "log_request"),
