@@ -9,7 +9,7 @@ from pathlib import Path
 
 from engine.knobs import Value
 
-__all__ = ["config_hash", "model_digest"]
+__all__ = ["config_hash", "digest_of_file", "model_digest"]
 
 WHOLE_BYTES = 1 << 30
 WINDOW_BYTES = 1 << 20
@@ -33,11 +33,16 @@ def model_digest(directory: Path) -> str:
     paths = [directory / name for name in names if (directory / name).is_file()]
     total = hashlib.sha256()
     for path in [*paths, *sorted(directory.glob("*.safetensors"))]:
-        content = hashlib.sha256()
-        for piece in pieces(path):
-            content.update(piece)
-        total.update(f"{path.name}\0{path.stat().st_size}\0{content.hexdigest()}\n".encode())
+        total.update(f"{path.name}\0{path.stat().st_size}\0{digest_of_file(path)}\n".encode())
     return total.hexdigest()
+
+
+def digest_of_file(path: Path) -> str:
+    """sha256 of what counts of a file, by its size: as `model_digest` says."""
+    content = hashlib.sha256()
+    for piece in pieces(path):
+        content.update(piece)
+    return content.hexdigest()
 
 
 def pieces(path: Path) -> Iterator[bytes]:

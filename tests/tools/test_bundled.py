@@ -18,7 +18,7 @@ from engine.knobs import knob_table
 from tests.tiny_model import build_tiny_model
 from tools.canonical import digest
 from tools.targets import Config, Endpoint, KnobError, LaunchFailed, Target
-from tools.targets import bundled as bundled_module
+from tools.targets import hosted as hosted_module
 from tools.targets.bundled import BundledTarget
 from tools.targets.control import ControlError
 from tools.targets.process import free_port, port_is_open
@@ -139,7 +139,7 @@ def test_a_taken_port_is_tried_again_on_another(
         other.bind(("127.0.0.1", 0))
         other.listen()
         ports = [other.getsockname()[1], free_port()]
-        monkeypatch.setattr(bundled_module, "free_port", lambda: ports.pop(0))
+        monkeypatch.setattr(hosted_module, "free_port", lambda: ports.pop(0))
         endpoint = target.launch(config, log=tmp_path / "engine.log", timeout_s=120)
         target.stop(endpoint)
         target.stop(endpoint)  # a second stop does nothing

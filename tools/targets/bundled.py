@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import sys
-import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -18,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 import engine
-from engine.digest import model_digest
+from engine.digest import digest_of_file, model_digest
 from engine.errors import StartRefused
 from engine.knobs import EngineKnobs, KnobRow, knob_table
 from engine.limits import context_limit
@@ -27,13 +24,13 @@ from engine.model_config import ModelConfig
 from tools.profile.checkpoint import Checkpoint
 from tools.profile.physics import ModelFacts
 from tools.targets.control import ControlClient, ControlError
+from tools.targets.hosted import Command, Hosted, started_at, words_of
 from tools.targets.knobs import Config, Knob, KnobError, KnobSpace, Value
-from tools.targets.process import LOOPBACK, ServerProcess, allowed_environment, free_port, port_is_open
+from tools.targets.process import LOOPBACK, allowed_environment
 from tools.targets.target import Counters, Endpoint, Identity, LaunchFailed, MemoryNeed
 
-__all__ = ["BundledTarget"]
+__all__ = ["BundledTarget", "digest_of_model"]
 
-_PORT_ATTEMPTS = 3
 _LARGEST_BLOCK = 64
 "Tokens; a KV cache is counted in whole blocks."
 _COUNTERS: Mapping[str, str] = {
@@ -61,11 +58,12 @@ class BundledTarget:
     """Serves the Hugging Face directory `model_dir` with `python -m engine serve`, one process per launch."""
 
     name = "bundled"
+    can_apply = True
 
     def __init__(self, model_dir: Path, device: str = "cpu") -> None:
         self.model_dir = model_dir.absolute()  # a link keeps its name: it is the name that is served
         self.device = device
-        self._running: dict[int, ServerProcess] = {}
+        self._hosted = Hosted()
 
     @cached_property
     def knobs(self) -> KnobSpace:
@@ -73,6 +71,9 @@ class BundledTarget:
         space = {row.name: _knob(row) for row in knob_table()}
         space["device"] = dataclasses.replace(space["device"], default=space["device"].check(self.device))
         return KnobSpace(space)
+
+    def check(self) -> None:
+        """It stands where this code stands."""
 
     def narrowed(self, space: KnobSpace, around: Config, *, cores: int, memory_bytes: int) -> KnobSpace:
         """`space` with no more threads than cores, and a KV cache that holds a sequence and fits beside the weights."""
@@ -91,13 +92,14 @@ class BundledTarget:
         Raises:
             LaunchFailed: it crashed, was refused or wasn't ready within `timeout_s`; nothing is left running.
         """
-        for attempt in range(1, _PORT_ATTEMPTS + 1):
-            try:
-                return self._launch_on(free_port(), config, log, timeout_s)
-            except LaunchFailed as failure:
-                if failure.kind != "port_taken" or attempt == _PORT_ATTEMPTS:
-                    raise
-        raise AssertionError("unreachable")
+        return self._hosted.start(
+            lambda port: Command(self._command(port, config), _environment()),
+            served_as=self.model_dir.name,
+            ready_path="/health",
+            log=log,
+            timeout_s=timeout_s,
+            check=_require_pid,
+        )
 
     def identify(self, endpoint: Endpoint) -> Identity:
         """Who answers at `endpoint`: by /server_info, by /metrics, and by the OS's own record of the process.
@@ -105,7 +107,7 @@ class BundledTarget:
         Raises:
             LaunchFailed: the server has died, doesn't answer, or the three sources contradict one another.
         """
-        with self._explained(endpoint):
+        with self._hosted.explained(endpoint):
             client = ControlClient(endpoint.base_url)
             info = client.json("/server_info")
             labels = next((s.labels for s in _samples(client) if s.name == "engine_config_info"), None)
@@ -124,7 +126,7 @@ class BundledTarget:
             config=dict(info["config"]),
             config_digest=labels["config_hash"],
             started_at=float(info["started_at"]),
-            process_started_at=_process_started_at(pid) if endpoint.pid else 0.0,
+            process_started_at=started_at(pid) if endpoint.pid else 0.0,
             pid=pid,
             engine=str(info["engine"]),
         )
@@ -135,7 +137,7 @@ class BundledTarget:
         Raises:
             LaunchFailed: the server has died or doesn't answer.
         """
-        with self._explained(endpoint):
+        with self._hosted.explained(endpoint):
             samples = _samples(ControlClient(endpoint.base_url))
         counters: dict[str, float] = {}
         for sample in samples:
@@ -152,14 +154,12 @@ class BundledTarget:
         Raises:
             LaunchFailed: the server has died, doesn't answer, or requests are running.
         """
-        with self._explained(endpoint):
+        with self._hosted.explained(endpoint):
             ControlClient(endpoint.base_url).post("/reset_prefix_cache")
 
     def postmortem(self, endpoint: Endpoint) -> LaunchFailed | None:
         """Why the engine has died, from its exit status and the end of its log; None while it lives."""
-        process = self._running.get(endpoint.pid)
-        code = process.exit_code if process else None
-        return process.failure(code) if process and code is not None else None
+        return self._hosted.postmortem(endpoint)
 
     def stop(self, endpoint: Endpoint, grace_s: float = 10.0) -> None:
         """Drain for at most `grace_s`, end the process group, and see that the port is closed.
@@ -167,24 +167,21 @@ class BundledTarget:
         Raises:
             ControlError: something still listens on the port, so it isn't the server that we ended.
         """
-        process = self._running.pop(endpoint.pid, None)
-        if process is None:
-            return
-        process.stop(grace_s)
-        if port_is_open(urlsplit(endpoint.base_url).port or 0):
-            raise ControlError(f"{endpoint.base_url}: the server has ended, but something else listens on its port")
+        self._hosted.stop(endpoint, grace_s)
+
+    def kv_sized(self, config: Config, kv_bytes: int) -> Config:
+        """`config` with as many whole blocks of KV cache as fit into `kv_bytes`."""
+        tokens = kv_bytes * int(config.values["kv_cache_tokens"]) // self.memory(config).kv_cache_bytes
+        block = int(config.values["block_size"])
+        return self.knobs.resolve({**config.values, "kv_cache_tokens": tokens // block * block})
 
     def restore(self) -> tuple[str, ...]:
-        """End every server that is still there, at once; which, a clause each. Servers of others are never touched, so
-        there is nothing else to put back."""
-        left = [self._running.pop(pid) for pid in tuple(self._running)]
-        for process in left:
-            process.stop(grace_s=0.0)
-        return tuple(f"server process {process.pid} was still running, and is ended" for process in left)
+        """End every server that is still there, at once; which, a clause each."""
+        return self._hosted.restore()
 
     def model_digest(self) -> str:
         """The digest that a server of this model has to state."""
-        return model_digest(self.model_dir)
+        return digest_of_model(self.model_dir)
 
     def memory(self, config: Config) -> MemoryNeed:
         """What the engine's closed formula says of `config`; no process is started and torch isn't imported.
@@ -237,34 +234,6 @@ class BundledTarget:
             arithmetic_gain=1.0 if weight == value else _INTEGER_GAIN,
         )
 
-    def _launch_on(self, port: int, config: Config, log: Path, timeout_s: float) -> Endpoint:
-        base_url = f"http://{LOOPBACK}:{port}"
-        process = ServerProcess(self._command(port, config), log=log, env=_environment())
-        try:
-            ready_s = process.wait_ready(base_url, timeout_s=timeout_s)
-            answering = ControlClient(base_url).json("/server_info").get("pid")
-            if answering != process.pid:
-                raise LaunchFailed("port_taken", f"process {answering} answers on port {port}", process.log_tail())
-        except ControlError as error:
-            process.stop(grace_s=0.0)
-            raise LaunchFailed("crash", f"ready, but then: {error}", process.log_tail()) from error
-        except BaseException:
-            process.stop(grace_s=0.0)
-            raise
-        self._running[process.pid] = process
-        return Endpoint(base_url, self.model_dir.name, process.pid, ready_s)
-
-    @contextmanager
-    def _explained(self, endpoint: Endpoint) -> Iterator[None]:
-        """Where no answer comes because the server has died, tell that, with its last words."""
-        try:
-            yield
-        except ControlError as error:
-            process = self._running.get(endpoint.pid)
-            if process is None or process.exit_code is None:
-                raise
-            raise process.failure(process.exit_code, "the server died: ") from error
-
     def _command(self, port: int, config: Config) -> list[str]:
         command = [sys.executable, "-P", "-m", "engine", "serve", str(self.model_dir)]
         command += ["--host", LOOPBACK, "--port", str(port), "--served-model-name", self.model_dir.name]
@@ -274,13 +243,21 @@ class BundledTarget:
 
     def _require_command(self, endpoint: Endpoint) -> None:
         """The OS must say that the process runs the command that we gave, on the port that we asked."""
-        try:
-            words = Path(f"/proc/{endpoint.pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-        except OSError:
-            raise ControlError(f"{endpoint.base_url}: process {endpoint.pid} no longer runs") from None
+        words = words_of(endpoint.pid)
         port = str(urlsplit(endpoint.base_url).port)
         if not {"engine", str(self.model_dir), port} <= set(words):
             raise ControlError(f"{endpoint.base_url}: process {endpoint.pid} runs another command: {' '.join(words)}")
+
+
+def digest_of_model(path: Path) -> str:
+    """What decides what a model says, content-addressed alike for whichever engine serves it: a folder or one file."""
+    return model_digest(path) if path.is_dir() else digest_of_file(path)
+
+
+def _require_pid(client: ControlClient, pid: int) -> None:
+    answering = client.json("/server_info").get("pid")
+    if answering != pid:
+        raise LaunchFailed("port_taken", f"process {answering} answers at {client.base_url}, {pid} was started there")
 
 
 def _knob(row: KnobRow) -> Knob:
@@ -314,18 +291,3 @@ def _samples(client: ControlClient) -> list[Sample]:
         return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     except (ValueError, KeyError) as error:
         raise ControlError(f"{client.base_url}/metrics: expected Prometheus text, found {error}") from error
-
-
-def _process_started_at(pid: int) -> float:
-    """Unix seconds at which the OS started `pid`; proc(5): field 22 of stat, in clock ticks since boot.
-
-    Raises:
-        ControlError: the process has ended.
-    """
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError as error:
-        raise ControlError(f"process {pid}, which answered a moment ago, has ended") from error
-    since_boot_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    uptime_s = float(Path("/proc/uptime").read_text().split()[0])
-    return time.time() - uptime_s + since_boot_s

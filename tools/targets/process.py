@@ -4,40 +4,38 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from tools.redaction import redacted
+from tools.redaction import printable, redacted
 from tools.targets import supervise
 from tools.targets.control import ControlClient, ControlError
-from tools.targets.failures import classify
+from tools.targets.environment import allowed_environment
+from tools.targets.failures import READ_LINES, classify
+from tools.targets.placement import Placement
 from tools.targets.target import LaunchFailed
 
 __all__ = ["ServerProcess", "allowed_environment", "free_port", "port_is_open"]
 
 LOOPBACK = "127.0.0.1"
 TAIL_LINES = 40
-_ALLOWED = ("PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "XDG_CACHE_HOME")
-_ALLOWED_PREFIXES = ("LC_", "OMP_", "MKL_", "KMP_", "GOMP_", "CUDA_", "NVIDIA_", "TORCH_", "TRITON_", "HF_")
-_QUIETENERS = ("DISABLE_TELEMETRY", "DO_NOT_TRACK", "VLLM_NO_USAGE_STATS")
-_SECRET_WORDS = ("TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "AUTH")
-
-
-def allowed_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The part of `environment` (by default this process's) that a server may see: no key, no token, no injection."""
-    source = os.environ if environment is None else environment
-    return {
-        name: value
-        for name, value in source.items()
-        if (name in _ALLOWED or name in _QUIETENERS or name.startswith(_ALLOWED_PREFIXES))
-        and not any(word in name.upper() for word in _SECRET_WORDS)
-    }
+_TAIL_BYTES = 1 << 18
+"Of a log's end that are read: a line may be endless."
+_COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_POLL_S = 0.05
+_KILLED_WITHIN_S = supervise.LEFTOVER_GRACE_S + 2.0
+"From the order to kill until everything is reaped."
+_SUPERVISOR_STARTS_S = 60.0
+"Of a machine so busy that Python's start takes seconds."
 
 
 def free_port() -> int:
@@ -61,19 +59,25 @@ class ServerProcess:
     """
 
     def __init__(
-        self, argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None, log_cap_bytes: int = 8 << 20
+        self,
+        argv: Sequence[str],
+        *,
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        placement: Placement | None = None,
+        log_cap_bytes: int = 8 << 20,
     ) -> None:
         """Start `argv`. `env` is the whole environment; by default what `allowed_environment` lets through.
 
         Raises:
-            LaunchFailed: the supervisor couldn't be started.
+            LaunchFailed: the log can't be written, or the supervisor couldn't be started.
         """
-        log.parent.mkdir(parents=True, exist_ok=True)
-        log.with_name(log.name + ".1").unlink(missing_ok=True)
         self.log = log
+        self._begin_log()
         self._started = time.monotonic()
         ours, theirs = socket.socketpair()
         options = ["--log", str(log), "--log-cap-bytes", str(log_cap_bytes)]
+        options += placement.options() if placement is not None else ()
         try:
             self._supervisor = subprocess.Popen(
                 [sys.executable, "-I", "-S", supervise.__file__, *options, "--", *argv],
@@ -104,16 +108,23 @@ class ServerProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; else its exit status, 128 + n where signal n ended it."""
+        """None while it runs; else its exit status, 128 + n where signal n ended it.
+
+        Where it has ended a moment ago, what it left behind is being reaped, and waited for.
+        """
+        if self._supervisor.poll() is None and self._leash.fileno() >= 0 and self._ends_within(0.0):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._supervisor.wait(_KILLED_WITHIN_S)
         return self._supervisor.poll()
 
     def log_tail(self, lines: int = TAIL_LINES) -> str:
-        """The last lines of what it printed, without secrets."""
-        text = ""
-        for part in (self.log.with_name(self.log.name + ".1"), self.log):
-            with contextlib.suppress(FileNotFoundError):
-                text += part.read_text(errors="replace")
-        return redacted("\n".join(text.splitlines()[-lines:]))
+        """The last lines of what it printed, of its last 256 KiB, without secrets and what isn't text."""
+        tail = b""
+        for part in (self.log, self._older_log):
+            if len(tail) < _TAIL_BYTES:
+                tail = _end_of(part, _TAIL_BYTES - len(tail)) + tail
+        text = _COLOURS.sub("", tail.decode(errors="replace"))
+        return redacted(printable("\n".join(text.splitlines()[-lines:])))
 
     def wait_ready(self, base_url: str, *, path: str = "/health", timeout_s: float) -> float:
         """Wait until GET `path` answers 200; seconds since the start.
@@ -122,51 +133,117 @@ class ServerProcess:
             LaunchFailed: it ended, or wasn't ready within `timeout_s` of its start; it has been stopped then.
         """
         client = ControlClient(base_url, timeout_s=2.0)
-        while self.exit_code is None:
-            with contextlib.suppress(ControlError):
-                if client.request("GET", path)[0] == 200:
-                    return time.monotonic() - self._started
-            if time.monotonic() - self._started >= timeout_s:
-                self.stop(grace_s=0.0)
-                raise self.failure(None, f"not ready within {timeout_s:g} s; ")
-            self._pause(0.05)
+        left_s = self._started + timeout_s - time.monotonic()
+        late = threading.Event()
+        limit = threading.Timer(max(0.0, left_s), self._expire, [late])  # an answer that never ends isn't waited for
+        limit.daemon = True
+        limit.start()
+        try:
+            while self.exit_code is None and time.monotonic() < self._started + timeout_s + _KILLED_WITHIN_S:
+                with contextlib.suppress(ControlError):
+                    ready = client.request("GET", path)[0] == 200 and not late.is_set()
+                    if ready and self.exit_code is None:
+                        return time.monotonic() - self._started
+                self._ends_within(_POLL_S)
+        finally:
+            limit.cancel()
         self.stop(grace_s=0.0)
+        if late.is_set():
+            raise self.failure(None, f"not ready within {timeout_s:g} s; ")
+        if self.exit_code == 0:
+            raise self.failure(
+                0, "a server has to stay in the foreground, without --daemon or `&` in a script of its; "
+            )
         raise self.failure(self.exit_code)
 
     def failure(self, exit_code: int | None, prefix: str = "") -> LaunchFailed:
         """Why it failed, by its exit status (None: it hangs) and what it printed last."""
-        tail = self.log_tail()
-        kind, sentence = classify(exit_code, tail, timed_out=exit_code is None)
-        return LaunchFailed(kind, prefix + sentence, tail)
+        kind, sentence = classify(exit_code, self.log_tail(READ_LINES), timed_out=exit_code is None)
+        return LaunchFailed(kind, prefix + sentence, self.log_tail())
 
     def stop(self, grace_s: float = 10.0) -> int:
         """SIGTERM, `grace_s` to drain, SIGKILL to the whole group, reap; its exit status. Stopping twice does nothing.
 
-        A server that ignores SIGTERM is gone at `grace_s` + 3 s at the latest.
+        A server that ignores SIGTERM is gone at `grace_s` + 3 s at the latest. A Ctrl-C meanwhile ends it at once.
         """
-        if self.exit_code is None and grace_s > 0:
-            self._supervisor.terminate()  # passed on to the group
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._supervisor.wait(grace_s)
+        try:
+            if self.exit_code is None and grace_s > 0:
+                self._supervisor.terminate()  # passed on to the group
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._supervisor.wait(grace_s)
+        finally:
+            self._kill()
+        return self._supervisor.wait()
+
+    def _kill(self) -> None:
+        """End whatever still runs of it, once."""
+        if self._leash.fileno() < 0:
+            return
         if self.exit_code is None:
-            with contextlib.suppress(OSError):
-                self._leash.send(b"K")
+            self._ask_to_kill()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._supervisor.wait(supervise.LEFTOVER_GRACE_S + 2.0)
+                self._supervisor.wait(_KILLED_WITHIN_S)
         if self.exit_code is None:
             self._supervisor.kill()  # the kernel then kills the server, which asked for that at its start
         self._leash.close()
-        return self._supervisor.wait()
+        if self._supervisor.wait() < 0 and self.pid:  # it was killed, and couldn't end the rest of the group
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+    def _ask_to_kill(self) -> None:
+        with contextlib.suppress(OSError):
+            self._leash.send(b"K")
+
+    def _expire(self, late: threading.Event) -> None:
+        late.set()
+        self._ask_to_kill()
+
+    @property
+    def _older_log(self) -> Path:
+        return self.log.with_name(self.log.name + ".1")
+
+    def _begin_log(self) -> None:
+        try:
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            self._older_log.unlink(missing_ok=True)
+            self.log.write_bytes(b"")
+        except OSError as error:
+            raise LaunchFailed(
+                "crash", f"the server's log {self.log} can't be written: {error.strerror}; make room or choose a folder"
+            ) from error
 
     def _read_pid(self) -> int:
-        """The server's own process id, as its supervisor tells it; 0 if the supervisor died first."""
-        self._leash.settimeout(10.0)
+        """The server's own process id, as its supervisor tells it; 0 if the supervisor died first.
+
+        Raises:
+            LaunchFailed: the machine is too busy to start even that.
+        """
+        self._leash.settimeout(_SUPERVISOR_STARTS_S)
         word = b""
-        with contextlib.suppress(OSError):
+        try:
             while not word.endswith(b"\n") and (byte := self._leash.recv(1)):
                 word += byte
+        except TimeoutError:
+            raise LaunchFailed(
+                "timeout",
+                f"the server's supervisor didn't start within {_SUPERVISOR_STARTS_S:g} s: the machine is too busy",
+            ) from None
+        except OSError:
+            return 0
         return int(word) if word.endswith(b"\n") else 0
 
-    def _pause(self, seconds: float) -> None:
-        """Sleep, but wake at once when the supervisor ends (its end of the leash closes then)."""
-        select.select([self._leash], [], [], seconds)
+    def _ends_within(self, seconds: float) -> bool:
+        """Wait until the server ends, which its supervisor tells by closing its end of the leash; whether it did."""
+        poller = select.poll()
+        poller.register(self._leash, select.POLLIN)
+        return bool(poller.poll(seconds * 1000))
+
+
+def _end_of(file: Path, size: int) -> bytes:
+    """The last `size` bytes of `file`; nothing where it can't be read."""
+    try:
+        with file.open("rb") as opened:
+            opened.seek(max(0, file.stat().st_size - size))
+            return opened.read(size)
+    except OSError:
+        return b""

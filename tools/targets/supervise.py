@@ -3,10 +3,13 @@
 The standard input is the leash. When its other end closes, because the parent ended or was killed, the command's whole
 process group gets SIGTERM, after 2 s SIGKILL, and is reaped; so is what left the group, as this process is the
 subreaper.
-A byte `K` on the leash kills at once. If the leash is a socket, the command's process id is written to it, as a line.
+A byte `K` on the leash kills at once. If the leash is a socket, the command's process id is written to it, as a line,
+and it is closed at this end when the command has ended.
 
     --log PATH            collect the command's output in PATH, in place of passing it on
-    --log-cap-bytes N     when PATH has grown to N, it becomes PATH.1 and a new PATH is begun
+    --log-cap-bytes N     when PATH has grown to N, it becomes PATH.1 and a new PATH is begun: both hold 2 N at the most
+    --cpus LIST           processors that the command may run on: `0,1,8`
+    --numa-node N         the node whose memory it gets, and no other
 
 The exit status is the command's; 128 + n if signal n ended it, 127 if it couldn't be started.
 Only a few modules of the standard library are imported, so that this starts in some 20 ms.
@@ -22,7 +25,7 @@ import signal
 import sys
 import time
 
-__all__ = ["GRACE_S", "LEFTOVER_GRACE_S", "main"]
+__all__ = ["GRACE_S", "LEFTOVER_GRACE_S", "SET_MEMPOLICY", "main", "set_mempolicy"]
 
 GRACE_S = 2.0
 """Between SIGTERM and SIGKILL once the leash is cut."""
@@ -30,8 +33,16 @@ GRACE_S = 2.0
 LEFTOVER_GRACE_S = 0.5
 """Between SIGTERM and SIGKILL for what stays in the group when the command itself has ended."""
 
+SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237, "riscv64": 237, "ppc64le": 261, "s390x": 270}
+"""Number of the system call on machines of each kind; the C library has no name for it."""
+
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_MPOL_BIND = 2
 _LEASH = 0
+_CHUNK_BYTES = 1 << 16
+_CHUNKS_AT_ONCE = 16
+"""Of output, before signals and the leash are looked at again: a command may print without end."""
+_ROUND_S = 0.001
 
 
 class _Log:
@@ -40,17 +51,20 @@ class _Log:
     def __init__(self, path: str, cap_bytes: int) -> None:
         self.path = path
         self.cap_bytes = cap_bytes
-        self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        self.fd = self._begin()
         self.size = 0
 
     def write(self, chunk: bytes) -> None:
-        if self.size + len(chunk) > self.cap_bytes and self.size:
-            os.close(self.fd)
-            os.replace(self.path, self.path + ".1")  # noqa: PTH105 (pathlib costs a third of the start-up)
-            self.fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-            self.size = 0
-        with contextlib.suppress(OSError):  # a full disk must not take the server down
+        with contextlib.suppress(OSError):  # a full disk or a folder that was deleted must not take the server down
+            if self.size + len(chunk) > self.cap_bytes and self.size:
+                os.replace(self.path, self.path + ".1")  # noqa: PTH105 (pathlib costs a third of the start-up)
+                full, self.fd = self.fd, self._begin()
+                os.close(full)
+                self.size = 0
             self.size += os.write(self.fd, chunk)
+
+    def _begin(self) -> int:
+        return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
 
 
 def main(argv: list[str]) -> int:
@@ -63,13 +77,15 @@ def main(argv: list[str]) -> int:
         signal.signal(number, lambda *_: None)
     log = _Log(options["--log"], int(options.get("--log-cap-bytes", str(8 << 20)))) if "--log" in options else None
     output, child_output = os.pipe2(os.O_CLOEXEC) if log else (-1, -1)
-    child = _start(command, child_output)
+    child = _start(command, child_output, options.get("--cpus"), options.get("--numa-node"))
     if log:
         os.close(child_output)
         os.set_blocking(output, False)
     with contextlib.suppress(OSError):  # a leash that is a mere pipe can't be written to
         os.write(_LEASH, b"%d\n" % child)
     status = _watch(child, waker, output, log)
+    with contextlib.suppress(OSError):
+        os.close(_LEASH)  # so that whoever holds it learns at once that the command has ended
     _end_group(child, LEFTOVER_GRACE_S)
     _reap_the_rest()
     _drain(output, log)
@@ -82,6 +98,23 @@ def prctl(option: int, value: int) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
+def set_mempolicy(node: int) -> None:
+    """Let this process, and what it becomes and starts, have memory of NUMA node `node` alone (MPOL_BIND).
+
+    Raises:
+        OSError: the kernel has no such call, no such node, or none that this process may use.
+    """
+    number = SET_MEMPOLICY.get(os.uname().machine)
+    if number is None:
+        raise OSError(0, f"no system call for NUMA is known on a {os.uname().machine}")
+    words = (ctypes.c_ulong * (node // 64 + 1))()
+    words[node // 64] = 1 << node % 64
+    libc = ctypes.CDLL(None, use_errno=True)
+    # The kernel counts one bit more than it reads.
+    if libc.syscall(number, _MPOL_BIND, words, ctypes.c_ulong(len(words) * 64 + 1)) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
 def _parse(argv: list[str]) -> tuple[dict[str, str], list[str]]:
     if "--" not in argv or not argv[argv.index("--") + 1 :]:
         raise SystemExit("supervise: expected options, then --, then a command")
@@ -89,12 +122,13 @@ def _parse(argv: list[str]) -> tuple[dict[str, str], list[str]]:
     return dict(zip(argv[:split:2], argv[1:split:2], strict=True)), argv[split + 1 :]
 
 
-def _start(command: list[str], output: int) -> int:
+def _start(command: list[str], output: int, cpus: str | None, numa_node: str | None) -> int:
     """Fork and exec `command` in a session of its own, tied to this process's life."""
     me = os.getpid()
     child = os.fork()
     if child:
         return child
+    doing = f"start {command[0]}"
     try:
         os.setsid()
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -106,9 +140,16 @@ def _start(command: list[str], output: int) -> int:
         if output >= 0:
             os.dup2(output, 1)
             os.dup2(output, 2)
+        if cpus is not None:
+            doing = f"run on processors {cpus}"
+            os.sched_setaffinity(0, map(int, cpus.split(",")))
+        if numa_node is not None:
+            doing = f"take the memory of NUMA node {numa_node}"
+            set_mempolicy(int(numa_node))
+        doing = f"start {command[0]}"
         os.execvp(command[0], command)
     except OSError as error:
-        os.write(2, f"supervise: can't start {command[0]}: {error.strerror}\n".encode())
+        os.write(2, f"supervise: can't {doing}: {error.strerror}\n".encode())
     os._exit(127)
 
 
@@ -135,9 +176,9 @@ def _watch(child: int, waker: int, output: int, log: _Log | None) -> int:
         if time.monotonic() >= kill_at:
             _signal_group(child, signal.SIGKILL)
             kill_at = float("inf")
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
-            code = os.waitstatus_to_exitcode(status)
+        ended = _reap()  # also what the command's children left behind, which has become ours
+        if ended is not None and child in ended:
+            code = os.waitstatus_to_exitcode(ended[child])
             return code if code >= 0 else 128 - code
 
 
@@ -149,16 +190,17 @@ def _read_leash() -> bytes:
 
 
 def _drain(output: int, log: _Log | None) -> bool:
-    """Move what the pipe holds into the log; False once every writer has closed it."""
-    while log:
+    """Move what the pipe holds, or its first MiB, into the log; False once every writer has closed it."""
+    for _ in range(_CHUNKS_AT_ONCE if log else 0):
         try:
-            chunk = os.read(output, min(1 << 16, log.cap_bytes))
+            chunk = os.read(output, min(_CHUNK_BYTES, log.cap_bytes)) if log else b""
         except BlockingIOError:
             return True
         if not chunk:
             return False
-        log.write(chunk)
-    return False
+        if log:
+            log.write(chunk)
+    return log is not None
 
 
 def _signal_group(group: int, number: int) -> bool:
@@ -185,7 +227,7 @@ def _end_group(group: int, grace_s: float) -> None:
 
 def _reap_the_rest() -> None:
     """Kill and reap whatever became our child by leaving its own parent."""
-    while _reap():
+    while _reap() is not None:
         try:
             with open(f"/proc/self/task/{os.getpid()}/children") as file:  # noqa: PTH123
                 children = file.read().split()
@@ -194,17 +236,18 @@ def _reap_the_rest() -> None:
         for child in children:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(child), signal.SIGKILL)
-        time.sleep(0.005)
+        time.sleep(_ROUND_S)
 
 
-def _reap() -> bool:
-    """Reap all that have ended; False when no child is left."""
+def _reap() -> dict[int, int] | None:
+    """Reap all that have ended: the status of each; None when no child is left."""
+    ended: dict[int, int] = {}
     try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            ended[found[0]] = found[1]
     except ChildProcessError:
-        return False
-    return True
+        return ended or None
+    return ended
 
 
 if __name__ == "__main__":

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from tools.profile.physics import ModelFacts
 from tools.targets.knobs import Config, KnobSpace, Value
+from tools.targets.trust import Trust
 
 __all__ = ["Counters", "Endpoint", "FailureKind", "Identity", "LaunchFailed", "MemoryNeed", "Target"]
 
@@ -35,7 +37,7 @@ class Endpoint:
     """Where a launched server answers."""
 
     base_url: str
-    "Scheme, host and port; no path: http://127.0.0.1:8000"
+    "Scheme, host, port, and of somebody else's server the path that /v1 follows on: http://127.0.0.1:8000"
     model: str
     "The name to send as `model`."
     pid: int = 0
@@ -43,6 +45,9 @@ class Endpoint:
     ready_s: float = 0.0
     "Seconds from launch to ready."
     api_key: str | None = None
+    trust: Trust = field(default_factory=Trust)
+    external: bool = False
+    "Somebody else's: under a load it may change, vanish, or turn us away."
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +67,18 @@ class Identity:
     pid: int
     engine: str
     "Engine name and version."
+    unreported: tuple[str, ...] = ()
+    "Knobs of `config` that the server doesn't tell: the OS's record of its command line alone does."
 
     def to_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__} | {"config": dict(self.config)}
+        return {name: getattr(self, name) for name in self.__slots__} | {
+            "config": dict(self.config),
+            "unreported": list(self.unreported),
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Identity:
-        return cls(**data)
+        return cls(**{**data, "unreported": tuple(data.get("unreported", ()))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +104,19 @@ class Target(Protocol):
 
     @property
     def knobs(self) -> KnobSpace: ...
+
+    @property
+    def can_apply(self) -> bool:
+        """Whether it can be given another config than the one that serves already."""
+        ...
+
+    def check(self) -> object:
+        """Look whether it can serve at all, before anything is spent on it.
+
+        Raises:
+            UserError: its program or its server isn't there, or won't have us.
+        """
+        ...
 
     def narrowed(self, space: KnobSpace, around: Config, *, cores: int, memory_bytes: int) -> KnobSpace:
         """The part of `space` that makes sense with the rest of `around` on a machine of that size, for a search."""
@@ -126,5 +149,28 @@ class Target(Protocol):
         ...
 
     def memory(self, config: Config) -> MemoryNeed:
-        """What `config` needs, without launching it."""
+        """What `config` needs, without launching it; a lower bound where the engine has no closed form.
+
+        Raises:
+            KnobError: values that don't go together.
+        """
+        ...
+
+    def facts(self, config: Config, free: Collection[str] = ()) -> ModelFacts | None:
+        """What a token costs with `config`; of the knobs in `free`, with whichever value makes it cheapest.
+
+        None where the model isn't known well enough: no floor and no ceiling then follows from the machine.
+        """
+        ...
+
+    def kv_sized(self, config: Config, kv_bytes: int) -> Config:
+        """`config` with a KV cache as near to `kv_bytes` as its knobs allow, and never larger.
+
+        Raises:
+            KnobError: no knob of the target sets it, or none that the config names.
+        """
+        ...
+
+    def restore(self) -> tuple[str, ...]:
+        """Leave the target as a run found it: what had to be put back, a clause each. Doing so twice does nothing."""
         ...
