@@ -13,7 +13,19 @@ from typing import Literal
 
 from tools.targets.target import FailureKind
 
-__all__ = ["CAUSES", "KNOWN", "PROGRESS", "SELF_INFLICTED", "VAGUE", "Cause", "Phase", "Voice", "phase_of", "spoken"]
+__all__ = [
+    "CAUSES",
+    "KNOWN",
+    "PROGRESS",
+    "SELF_INFLICTED",
+    "SETTING_REFUSED",
+    "VAGUE",
+    "Cause",
+    "Phase",
+    "Voice",
+    "phase_of",
+    "spoken",
+]
 
 Phase = Literal["start", "load", "profile", "serve"]
 """How far a server had come: reading its settings; loading weights; sizing the KV cache, warming up and recording
@@ -155,10 +167,33 @@ _PHRASES: tuple[tuple[Cause, tuple[str, ...]], ...] = (
             r"No such file or directory: .*(?:config\.json|safetensors|gguf)",
             r"failed to open GGUF file",
             r"invalid magic characters",
+            # who keeps models
             r"Repo id must be in the form",
-            r"RepositoryNotFoundError",
+            r"invalid repository ID or local directory",
+            r"(?:RepositoryNotFound|GatedRepo|RevisionNotFound|LocalEntryNotFound|EntryNotFound)Error",
+            r"cannot find an appropriate cached snapshot",
+            r"couldn't connect to .{0,80} to load",
+            # what is in a model
             r"unknown model architecture",
+            r"does not recogni[sz]e this architecture",
+            r"model architectures? .{0,80} (?:is|are) not supported",
+            r"unrecogni[sz]ed model in",
+            r"StrictDataclass\w*Error",
             r"does not appear to have a file named",
+            r"error no file named",
+            r"is not a valid JSON file",
+            r"couldn't instantiate the backend tokenizer",
+            r"can't load (?:the )?(?:\w+ )?(?:tokenizer|model|config\w*|processor)\b",
+            # its weights
+            r"cannot find any model weights",
+            r"SafetensorError",
+            r"error while deserializing header",
+            r"PytorchStreamReader failed|UnpicklingError",
+            r"(?:weights|parameters) were not initialized from",
+            r"size mismatch for \w",
+            r"missing tensor '",
+            r"tensor '.{1,120}' data is not within the file",
+            r"failed to (?:open|load|read) (?:the )?(?:\w+ )?(?:adapter|projector|checkpoint|tokenizer)\b",
         ),
     ),
     (
@@ -185,9 +220,15 @@ _PHRASES: tuple[tuple[Cause, tuple[str, ...]], ...] = (
             r"no such option",
             r"unknown (?:option|flag|argument|shorthand)",
             r"invalid argument: -",
-            r"error while handling argument",
+            r"error while handling (?:argument|environment variable)",
+            r"\b(?:valid|allowed) (?:options|choices|values) are\b",
             r"validation errors? for",
             r"unexpected keyword",
+            r"port must be 0-65535",
+            r"cannot assign requested address",
+            r"invalid value for",
+            r"missing (?:option|argument|parameter)\b",
+            r"(?:expected|requires|needs) (?:an|at least one|one) argument",
         ),
     ),
     ("slow_start", (r"timed out waiting for llama runner to start",)),
@@ -202,6 +243,11 @@ VAGUE: tuple[tuple[Cause, re.Pattern[str]], ...] = (
     ("model_missing", re.compile(r"failed to load model", re.IGNORECASE)),
 )
 """Lines that tell a consequence: believed where nothing else tells why."""
+
+SETTING_REFUSED = re.compile(
+    r"^\s*(?:[\w.]+\.)?(?:Value|Type|Overflow|FileNotFound|NotADirectory|Argument\w*|\w*Validation|\w*Config\w*)Error\b"
+)
+"""An exception that ends a server before it has loaded anything: then it has looked at nothing but its settings."""
 
 SELF_INFLICTED = re.compile(r"Received sigquit from a child proces|kill_process_tree|SIGQUIT received", re.IGNORECASE)
 """A server that kills itself after an exception of a part: its SIGKILL isn't the kernel's."""
@@ -233,8 +279,8 @@ _MILESTONES: tuple[tuple[Phase, re.Pattern[str]], ...] = (
     (
         "load",
         re.compile(
-            r"load_model|loading model|load_tensors|load weight|safetensors checkpoint|model buffer|alloc_tensor_range"
-            r"|create_weights|error loading|model requires more|loading weights|starting to load",
+            r"load_model|model_loader|loading model|load_tensors|load weight|safetensors checkpoint|model buffer"
+            r"|alloc_tensor_range|create_weights|error loading|model requires more|loading weights|starting to load",
             re.IGNORECASE,
         ),
     ),

@@ -13,6 +13,7 @@ from tools.targets.failure_signs import (
     KNOWN,
     PROGRESS,
     SELF_INFLICTED,
+    SETTING_REFUSED,
     VAGUE,
     Cause,
     Phase,
@@ -22,7 +23,10 @@ from tools.targets.failure_signs import (
 )
 from tools.targets.target import FailureKind
 
-__all__ = ["Diagnosis", "classify", "diagnose"]
+__all__ = ["READ_LINES", "Diagnosis", "classify", "diagnose"]
+
+READ_LINES = 1000
+"""Lines at a log's end that tell why: a server of many processes tells its traceback once more for each of them."""
 
 _OWN_LINE = re.compile(r"^engine: error: (?P<kind>[a-z_]+): (?P<sentence>.+)$")
 _OWN_CAUSES: Mapping[str, Cause] = MappingProxyType(
@@ -36,7 +40,9 @@ _OWN_CAUSES: Mapping[str, Cause] = MappingProxyType(
         "unreachable": "unreachable",
     }
 )
-_OWN_FLAG = re.compile(r"unknown flag|unknown knob|: expected ")
+_OWN_FLAG = re.compile(r"unknown flag|unknown knob|: expected |^argument -")
+_OWN_MODEL = re.compile(r"^the (?:model has|weights in|model's chat template) |config\.json\b")
+"""A model that the engine can't run or read: it calls that bad_config, but no other config would do."""
 _ENDED_FROM_OUTSIDE = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 _FAULTS = frozenset({signal.SIGSEGV, signal.SIGILL, signal.SIGFPE, signal.SIGBUS})
 """Faults of a program's own: what lacks memory is told so, or killed."""
@@ -84,10 +90,11 @@ def classify(exit_code: int | None, log_text: str, timed_out: bool) -> tuple[Fai
 def diagnose(exit_code: int | None, log_text: str, timed_out: bool) -> Diagnosis:
     """Why a launch failed: cause, phase and one sentence for a person.
 
-    The bundled engine's own line `engine: error: KIND: SENTENCE` is believed first; then the last line of the log that
-    names a cause in the server's own voice; then the exit status. A log may quote what a request said, so a line
-    counts for less the likelier that is: informational lines and the text of requests never count; once the server has
-    been ready, only exceptions and errors do, and no setting, port or model can be to blame any more; and where the
+    The bundled engine's own line `engine: error: KIND: SENTENCE` is believed first, unless it tells no more than that a
+    part crashed; then the last line of the log that names a cause in the server's own voice; then the exit status; then
+    an exception that refuses a setting, where nothing had been loaded yet. A log may quote what a request said, so a
+    line counts for less the likelier that is: informational lines and the text of requests never count; once the server
+    has been ready, only exceptions and errors do, and no setting, port or model can be to blame any more; and where the
     exit status tells another story (it ended well, was told to end, or ran into a fault of its own) only lines that the
     server's logger marked as errors do.
 
@@ -98,11 +105,9 @@ def diagnose(exit_code: int | None, log_text: str, timed_out: bool) -> Diagnosis
     ready = _last_ready(lines)
     after = lines[ready + 1 :]
     number = _signal_of(exit_code)
-    for line in reversed(after):
-        if own := _OWN_LINE.match(line):
-            if own["kind"] in _OWN_CAUSES:
-                return _own(own["kind"], own["sentence"].strip(), serving=ready >= 0)
-            break
+    own = next(filter(None, map(_OWN_LINE.match, reversed(after))), None)
+    if own is not None and own["kind"] in _OWN_CAUSES and own["kind"] != "crash":
+        return _own(own["kind"], own["sentence"].strip(), serving=ready >= 0)
     least = _least_voice(exit_code, number, serving=ready >= 0)
     for signs in (KNOWN, VAGUE):
         for at in range(len(lines) - 1, ready, -1):
@@ -110,6 +115,8 @@ def diagnose(exit_code: int | None, log_text: str, timed_out: bool) -> Diagnosis
             cause = next((cause for cause, sign in signs if sign.search(text)), None)
             if cause is not None and voice >= least and (ready < 0 or _may_end_serving(cause, voice)):
                 return _told(cause, lines, at, ready)
+    if own is not None and own["kind"] == "crash":
+        return _own(own["kind"], own["sentence"].strip(), serving=ready >= 0)
     if timed_out:
         return _late(lines, ready)
     phase = "serve" if ready >= 0 else _reached(lines, len(lines) - 1)
@@ -121,7 +128,19 @@ def diagnose(exit_code: int | None, log_text: str, timed_out: bool) -> Diagnosis
             f"the server was killed (SIGKILL) {_WHEN[phase]}; on Linux that is how the kernel ends what exhausts the "
             f"memory: {CAUSES[cause][1]}",
         )
+    refusal = _last_refusal(lines)
+    if phase == "start" and exit_code and number is None and refusal is not None:
+        return _told("bad_flag", lines, refusal, ready)
     return Diagnosis("crash", phase, f"{_ending(exit_code, number)} {_WHEN[phase]}; {CAUSES['crash'][1]}")
+
+
+def _last_refusal(lines: list[str]) -> int | None:
+    """The last line in which an exception refuses a setting; None where none does."""
+    for at in range(len(lines) - 1, -1, -1):
+        voice, text = spoken(lines, at)
+        if voice is Voice.RAISED and SETTING_REFUSED.search(text):
+            return at
+    return None
 
 
 def _least_voice(exit_code: int | None, number: int | None, *, serving: bool) -> Voice:
@@ -152,7 +171,9 @@ def _own(kind: str, sentence: str, *, serving: bool) -> Diagnosis:
         phase = "load"
     if cause == "oom_at_load":
         cause = _out_of_memory(phase)
-    if cause == "incompatible_knobs" and _OWN_FLAG.search(sentence):
+    if cause == "incompatible_knobs" and _OWN_MODEL.search(sentence):
+        cause = "model_missing"
+    elif cause == "incompatible_knobs" and _OWN_FLAG.search(sentence):
         cause = "bad_flag"
     return Diagnosis(cause, phase, sentence)
 

@@ -1,0 +1,1 @@
+"""What each engine does its own way: a driver per engine, and what they have in common."""
