@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -11,7 +11,17 @@ import aiohttp
 
 from tools.targets.target import Endpoint, LaunchFailed
 
-__all__ = ["AT_ONCE", "CHAT", "COMPLETIONS", "Asker", "NoAnswer", "choice", "open_asker", "unreachable"]
+__all__ = [
+    "AT_ONCE",
+    "CHAT",
+    "COMPLETIONS",
+    "Asker",
+    "NoAnswer",
+    "choice",
+    "on_live_connection",
+    "open_asker",
+    "unreachable",
+]
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
@@ -32,9 +42,9 @@ class NoAnswer(Exception):
 class Asker:
     """A session with one server. Close it with `open_asker`."""
 
-    def __init__(self, session: aiohttp.ClientSession, model: str, timeout_s: float) -> None:
+    def __init__(self, session: aiohttp.ClientSession, endpoint: Endpoint, timeout_s: float) -> None:
         self._session = session
-        self._model = model
+        self._base_url, self._model = endpoint.base_url, endpoint.model
         self._timeout_s = timeout_s
         self._seats = asyncio.Semaphore(AT_ONCE)
 
@@ -57,8 +67,11 @@ class Asker:
                 raise NoAnswer(f"expected JSON, found {type(error).__name__}: {error}") from error
 
     async def _until_free(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        return await on_live_connection(lambda: self._patiently(path, body))
+
+    async def _patiently(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         while True:
-            async with self._session.post(path, json=body) as response:
+            async with self._session.post(f"{self._base_url}{path}", json=body, allow_redirects=False) as response:
                 if response.status == 200:
                     said: Any = await response.json(content_type=None)
                     if not isinstance(said, dict):
@@ -78,17 +91,31 @@ class Asker:
                 task.cancel()
 
 
+async def on_live_connection(ask: Callable[[], Awaitable[T]]) -> T:
+    """What `ask` comes to; asked again where the connection that it took from the pool turns out to be closed.
+
+    A server may close a connection that it hasn't said it would (llama.cpp does after each stream), and a client learns
+    of that by using it: RFC 9112, section 9.3.1. One that is really down refuses the next, fresh connection.
+    """
+    for _ in range(AT_ONCE):
+        try:
+            return await ask()
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+            if isinstance(error, aiohttp.ClientConnectorError):
+                raise
+    return await ask()
+
+
 @asynccontextmanager
 async def open_asker(endpoint: Endpoint, timeout_s: float = TIMEOUT_S) -> AsyncIterator[Asker]:
     """An asker with connections of its own."""
     headers = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
     async with aiohttp.ClientSession(
-        endpoint.base_url,
         headers=headers,
         timeout=aiohttp.ClientTimeout(total=None),
-        connector=aiohttp.TCPConnector(limit=0),
+        connector=aiohttp.TCPConnector(limit=0, ssl=endpoint.trust.context()),
     ) as session:
-        yield Asker(session, endpoint.model, timeout_s)
+        yield Asker(session, endpoint, timeout_s)
 
 
 def choice(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import aiohttp
 
-from tools.evals.asker import CHAT, TIMEOUT_S, unreachable
+from tools.evals.asker import CHAT, TIMEOUT_S, on_live_connection, unreachable
 from tools.evals.results import Conduct
 from tools.measure.client import probe
 from tools.measure.prose import Request
@@ -45,7 +45,8 @@ async def record_conduct(endpoint: Endpoint) -> Conduct:
     seconds: dict[bool, list[float]] = {True: [], False: []}
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
     with open_sender(endpoint, dialect, TIMEOUT_S) as sender:
-        async with aiohttp.ClientSession(endpoint.base_url, timeout=timeout) as session:
+        connector = aiohttp.TCPConnector(ssl=endpoint.trust.context())
+        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
             for pair in range(-1, PAIRS):
                 requests = [_request(text, pair) for text in _texts(pair)]
                 for is_ours in (True, False) if pair % 2 == 0 else (False, True):
@@ -82,13 +83,18 @@ async def _as_somebody(session: aiohttp.ClientSession, endpoint: Endpoint, pair:
     headers = {"Content-Type": "application/json", **PERSONAS[pair % len(PERSONAS)]}
     if endpoint.api_key:
         headers["Authorization"] = f"Bearer {endpoint.api_key}"
-    sent_s = time.perf_counter()
+
+    async def ask() -> tuple[int, bytes, float]:
+        sent_s = time.perf_counter()
+        async with session.post(
+            f"{endpoint.base_url}{CHAT}", data=body, headers=headers, allow_redirects=False
+        ) as response:
+            return response.status, await response.read(), time.perf_counter() - sent_s
+
     try:
-        async with session.post(CHAT, data=body, headers=headers) as response:
-            said = await response.read()
+        status, said, took_s = await on_live_connection(ask)
     except (aiohttp.ClientError, TimeoutError) as error:
         raise unreachable(f"a request under another identity got no answer: {type(error).__name__}: {error}") from error
-    took_s = time.perf_counter() - sent_s
-    if response.status != 200 or b"data:" not in said:
-        raise unreachable(f"a request under another identity was answered {response.status}: {said[:200]!r}")
+    if status != 200 or b"data:" not in said:
+        raise unreachable(f"a request under another identity was answered {status}: {said[:200]!r}")
     return took_s

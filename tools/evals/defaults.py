@@ -9,7 +9,7 @@ from typing import Any
 
 from tools.canonical import digest
 from tools.evals.asker import CHAT, COMPLETIONS, Asker, NoAnswer, choice, unreachable
-from tools.evals.divergence import token_ids
+from tools.evals.told_tokens import answer_logprobs, token_ids
 
 __all__ = ["DEFAULT_REQUESTS", "MAX_TOKENS", "SAMPLES", "Defaults", "record_defaults"]
 
@@ -59,13 +59,4 @@ async def record_defaults(asker: Asker) -> Defaults:
 async def _answer(asker: Asker, path: str, body: Mapping[str, Any]) -> tuple[tuple[int, ...], float]:
     asked = {**body, "max_tokens": MAX_TOKENS, "return_token_ids": True, "logprobs": True if path == CHAT else 1}
     said = choice(await asker.ask(path, asked))
-    return token_ids(said), fsum(_logprobs(said.get("logprobs")))
-
-
-def _logprobs(told: Any) -> list[float]:
-    """Of the chosen tokens, in either endpoint's form."""
-    try:
-        found = told["token_logprobs"] if "token_logprobs" in told else [each["logprob"] for each in told["content"]]
-        return [float(logprob) for logprob in found]
-    except (KeyError, TypeError, ValueError):
-        raise NoAnswer(f"expected log-probabilities of the answer's tokens, found {str(told)[:200]}") from None
+    return token_ids(said), fsum(answer_logprobs(said))

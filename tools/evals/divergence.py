@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from tools.canonical import digest
 from tools.evals.agreement import GreedyOutputs, agreement
 from tools.evals.asker import CHAT, TIMEOUT_S, Asker, NoAnswer, choice, open_asker, unreachable
 from tools.evals.prompts import GREEDY_PROMPTS
+from tools.evals.told_tokens import token_ids
 from tools.targets.target import Endpoint
 
-__all__ = ["MAX_TOKENS", "GreedyOutputs", "agreement", "answer_greedily", "record_greedy", "token_ids"]
+__all__ = ["MAX_TOKENS", "GreedyOutputs", "agreement", "answer_greedily", "record_greedy"]
 
 MAX_TOKENS = 8
 """Short, because in bf16 another batch composition flips a near-tie after some 60 tokens, and what follows differs.
@@ -64,17 +64,6 @@ async def _answer(asker: Asker, prompt: str, max_tokens: int) -> tuple[int, ...]
         "temperature": 0,
         "max_tokens": max_tokens,
         "return_token_ids": True,
+        "logprobs": True,  # with which some servers tell them
     }
     return token_ids(choice(await asker.ask(CHAT, body)))
-
-
-def token_ids(said: Mapping[str, Any]) -> tuple[int, ...]:
-    """Ids of a choice's tokens; text is never compared, since two texts can look alike and differ in tokens.
-
-    Raises:
-        NoAnswer: it holds none.
-    """
-    ids = said.get("token_ids")
-    if not isinstance(ids, list) or not ids or not all(type(token) is int for token in ids):
-        raise NoAnswer(f"expected token_ids in the choice, found {str(said)[:200]}")
-    return tuple(ids)

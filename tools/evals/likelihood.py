@@ -16,8 +16,10 @@ ROUNDING = 1e-3
 
 
 def cut_alike(a: Mapping[str, Passage], b: Mapping[str, Passage]) -> bool:
-    """Whether two servers scored the same texts and cut them into the same tokens."""
-    return a.keys() == b.keys() and all(a[name].tokens == b[name].tokens for name in a)
+    """Whether two servers scored the same texts in one way and cut them into the same tokens."""
+    return a.keys() == b.keys() and all(
+        (a[name].tokens, a[name].by_prefix) == (b[name].tokens, b[name].by_prefix) for name in a
+    )
 
 
 def scoring_fault(passage: Passage) -> str:
@@ -66,6 +68,8 @@ def perplexity(passages: Mapping[str, Passage]) -> float:
 
 
 def _known(passage: Passage, index: int) -> Mapping[str, float]:
+    if passage.by_prefix:
+        return passage.top[index]
     return {**passage.top[index], passage.tokens[index]: passage.logprobs[index]}
 
 

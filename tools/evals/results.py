@@ -22,6 +22,8 @@ class Passage:
     "Natural logarithm of each token's probability given all before it."
     top: tuple[Mapping[str, float], ...]
     "At each place the likeliest tokens with their log-probabilities."
+    by_prefix: bool = False
+    "Probed word by word: `tokens` are words of the text, and aren't names of alternatives."
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ class EvalResults:
 
 
 def _passage(raw: Mapping[str, Any]) -> Passage:
-    return Passage(tuple(raw["tokens"]), tuple(raw["logprobs"]), tuple(raw["top"]))
+    return Passage(tuple(raw["tokens"]), tuple(raw["logprobs"]), tuple(raw["top"]), raw.get("by_prefix", False))
 
 
 def _result(raw: Mapping[str, Any]) -> TaskResult:

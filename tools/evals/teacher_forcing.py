@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tools.evals.asker import COMPLETIONS, Asker, NoAnswer, choice, unreachable
+from tools.evals.asker import COMPLETIONS, Asker, NoAnswer, choice
 from tools.evals.likelihood import scoring_fault
+from tools.evals.prefix_forcing import probe_passages
 from tools.evals.results import Passage
 
 __all__ = ["TOP", "score_passages"]
@@ -18,13 +19,15 @@ TOP = 10
 async def score_passages(asker: Asker, passages: Mapping[str, str]) -> dict[str, Passage]:
     """Each text by its name, scored: a completion that echoes its prompt with log-probabilities.
 
+    A server that echoes none is asked for the next token after some prefixes of each text.
+
     Raises:
-        LaunchFailed: kind `unreachable`; the server doesn't score text.
+        LaunchFailed: kind `unreachable`; the server doesn't score text in either way.
     """
     try:
         scored = await asker.all(_score(asker, text) for text in passages.values())
-    except NoAnswer as fault:
-        raise unreachable(f"a passage could not be scored: {fault}") from fault
+    except NoAnswer:
+        return await probe_passages(asker, passages)
     return dict(zip(passages, scored, strict=True))
 
 
