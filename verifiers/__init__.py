@@ -5,7 +5,7 @@ id, one sentence for a person, and the ids of the evidence it rests on. Missing 
 """
 
 from verifiers.catalogue import FAMILIES, RULES, STAGES
-from verifiers.evidence import Attempt, Change, Evidence, TrialEvidence
+from verifiers.evidence import Attempt, Change, Evidence, ManifestChange, TrialEvidence
 from verifiers.gate import Judgement, judge
 from verifiers.gather import gather
 from verifiers.looking import look_after
@@ -21,6 +21,7 @@ __all__ = [
     "Change",
     "Evidence",
     "Judgement",
+    "ManifestChange",
     "Plan",
     "Rule",
     "Stage",

@@ -17,18 +17,20 @@ COVERED = (
     "tools/errors.py",
     "tools/evals",
     "tools/ledger.py",
+    "tools/manifest_ref.py",
     "tools/manifests",
     "tools/measure",
     "tools/profile",
     "tools/redaction.py",
     "tools/service/load_spec.py",
     "tools/service/soak.py",
-    "tools/targets/knobs.py",
-    "tools/targets/target.py",
+    "tools/standing.py",
+    "tools/targets",
     "autotune/harness/change.py",
     "autotune/harness/outcome.py",
 )
-"""What judges, whatever of tools/ it derives workloads and summaries with, and what words the outcome for people."""
+"""What judges, whatever of tools/ it derives workloads and summaries with or has servers identified and counted by, and
+what words the outcome for people."""
 
 _TESTS_THE_JUDGES = "verifiers/gauntlet/"
 

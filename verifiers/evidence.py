@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tools.deployment import Deployment
@@ -11,10 +11,12 @@ from tools.evals.results import EvalResults
 from tools.ledger import Entry
 from tools.measure.floor import Floor
 from tools.measure.measurement import Measurement
+from tools.targets.exports import exports_of
 from tools.targets.knobs import Config, KnobSpace, Value
+from tools.targets.spec import ExternalSpec
 from verifiers.plan import Plan
 
-__all__ = ["Attempt", "Change", "Evidence", "TrialEvidence"]
+__all__ = ["Attempt", "Change", "Evidence", "ManifestChange", "TrialEvidence"]
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,20 @@ class Attempt:
 
 
 @dataclass(frozen=True)
+class ManifestChange:
+    """What is about to be committed of the manifest in which the config stands besides; whole texts."""
+
+    file: str
+    "Relative to the repository's root."
+    before_text: str
+    after_text: str
+    reverted_text: str
+    current_text: str
+    current_object: str = ""
+    "The same as in `Change`."
+
+
+@dataclass(frozen=True)
 class Change:
     """What is about to be committed, as the harness recorded it before it does."""
 
@@ -101,6 +117,18 @@ class Change:
     "Every text by a proposer that people are shown: hypotheses, reasons."
     current_object: str = ""
     "Git's id of the file's content in `current_head`; empty where it isn't in it."
+    manifest: ManifestChange | None = None
+    "None where the deployment names no manifest, and in records of before there were any."
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Change:
+        """The change that an entry of the ledger holds."""
+        manifest = data.get("manifest")
+        whole = {**data, "files": tuple(data["files"]), "prose": tuple(data["prose"])}
+        return cls(**{**whole, "manifest": ManifestChange(**manifest) if manifest else None})
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "files": list(self.files), "prose": list(self.prose)}
 
 
 @dataclass(frozen=True)
@@ -142,6 +170,20 @@ class Evidence:
     "Ids of the rules that the catalogue asks, by stage."
     entries: tuple[Entry, ...] = ()
     "The whole ledger, for questions about the run itself."
+
+    def counts(self, counter: str) -> bool:
+        """Whether the deployment's engine exports `counter` (of `tools.targets.target.Counters`) at all: one that it
+        never exports can't be asked for, one that it does and that is missing was withheld."""
+        if not isinstance(self.deployment.target, ExternalSpec):
+            return counter in exports_of(self.deployment.target)
+        # Somebody else's may export or hide what it likes, and hides no more from the candidate than from the baseline.
+        first = next((trial.measurement for trial in (*self.search, *self.trials) if trial.measurement), None)
+        return first is not None and counter in (first.counters_before or {})
+
+    @property
+    def no_physics(self) -> str:
+        """Why no floor and no ceiling follow from the machine, as the survey recorded it; empty where they do."""
+        return str(self.physics.get("unknown", ""))
 
     @property
     def changes(self) -> dict[str, Value | None]:

@@ -91,8 +91,7 @@ def _with_change(evidence: Evidence, ledger: LedgerView) -> Evidence:
     entry = ledger.find("change")
     if entry is None:
         return evidence
-    data = {**entry.data, "files": tuple(entry.data["files"]), "prose": tuple(entry.data["prose"])}
-    return replace(evidence, change=Change(**data))
+    return replace(evidence, change=Change.from_json(entry.data))
 
 
 def _trial(entry: Entry, deployment: Deployment, ledger: LedgerView, began: dict[str, float]) -> TrialEvidence:

@@ -179,4 +179,5 @@ CONTROLS: tuple[Control, ...] = (
     _cut_short(),
     _told("h29", "a trial of another config crashed", Story(crash_log="RuntimeError: block size 32 isn't supported")),
     _told("h30", "prose with the owner's own figures", Story(hypothesis="The promise is a p95 TTFT of 1000 ms.")),
+    _told("h31", "a config that stands in a manifest too", Story().standing_twice()),
 )

@@ -4,7 +4,7 @@ with each other, as a careful liar would leave them."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from tools.canonical import digest
@@ -14,7 +14,7 @@ from tools.measure.measurement import Measurement
 from tools.measure.records import RequestRecord
 from tools.measure.summary import summarise
 from tools.targets.target import Identity
-from verifiers.evidence import Change, Evidence, TrialEvidence
+from verifiers.evidence import Change, Evidence, ManifestChange, TrialEvidence
 from verifiers.gauntlet.load import counted
 from verifiers.gauntlet.tape import resealed
 
@@ -185,4 +185,10 @@ def with_change(evidence: Evidence, **fields: Any) -> Evidence:
 
 def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
     known = Change.__dataclass_fields__
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items() if name in known}
+    return {name: _json(value) for name, value in fields.items() if name in known}
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, ManifestChange):
+        return asdict(value)
+    return list(value) if isinstance(value, tuple) else value

@@ -17,14 +17,15 @@ from tools.measure.summary import lower_is_better, summarise
 from tools.measure.workload import materialise
 from tools.service.load_spec import at_load
 from tools.service.soak import soaking
+from tools.standing import Standing
 from tools.targets.knobs import Config, KnobSpace, Value
 from tools.targets.target import Identity
 from verifiers.digest import verifiers_digest
-from verifiers.evidence import Change, Evidence
+from verifiers.evidence import Change, Evidence, ManifestChange
 from verifiers.gather import gather
 from verifiers.gauntlet.desk import Desk
 from verifiers.gauntlet.scene import RESOURCES, as_passed, file_text, history, judgement, passed, survey
-from verifiers.gauntlet.story import BEGAN, DEPLOYMENT, FILE, Story
+from verifiers.gauntlet.story import BEGAN, DEPLOYMENT, FILE, MANIFEST, Story
 from verifiers.gauntlet.tape import Tape
 from verifiers.looking import paired
 from verifiers.plan import Plan
@@ -92,7 +93,14 @@ class _Run:
             "file_text": self.text,
             "managed": sorted(self.managed),
             "knobs": self.space.to_json(),
-            "base": {"root": ".", "file": str(FILE), "head": _HEAD, "object": _HEAD[::-1]},
+            "manifest": {"file": str(MANIFEST), "text": story.manifest} if story.manifest else None,
+            "base": {
+                "root": ".",
+                "file": str(FILE),
+                "head": _HEAD,
+                "object": _HEAD[::-1],
+                "others": {str(MANIFEST): digest("the manifest")[:40]} if story.manifest else {},
+            },
             "options": {
                 "proposer": "llm",
                 "llm": {"base_url": "http://127.0.0.1:9/v1", "model": "proposer", "api_key_env": None},
@@ -181,7 +189,9 @@ class _Run:
                 break
         first = plan.blocks[0]
         self._trial("soak", "soak", "B", self.candidate, plan.blocks[-1].seed + 1)
-        drill = {"before": self.text, "after": self._after, "reverted": self.text}
+        drill: dict[str, Any] = {"before": self.text, "after": self._after, "reverted": self.text, "manifest": None}
+        if text := self.story.manifest:
+            drill["manifest"] = {"before": text, "after": self._manifest_after, "reverted": text}
         self.tape.write("rollback", {**drill, "config": dict(self.baseline.values)}, "rollback")
         self._trial("rollback", "rollback", "A", self.baseline, first.seed, first.load_factor)
 
@@ -292,9 +302,10 @@ class _Run:
         lines = [f"Tune {self.deployment.name}: {', '.join(sorted(diff))}", ""]
         lines += [f"- {name}: {old} -> {new}" for name, (old, new) in diff.items()]
         lines += ["", *(f"{verdict.status} {verdict.rule}: {verdict.sentence}" for verdict in verdicts)]
+        manifest = self._manifest_change()
         change = Change(
             file=str(FILE),
-            files=(str(FILE),),
+            files=(str(MANIFEST), str(FILE)) if manifest else (str(FILE),),
             before_text=self.text,
             after_text=self._after,
             reverted_text=self.text,
@@ -303,9 +314,20 @@ class _Run:
             current_head=_HEAD,
             message="\n".join(lines),
             prose=(self.story.hypothesis,),
+            manifest=manifest,
         )
-        self.tape.write("change", asdict(change), "change")
+        self.tape.write("change", change.to_json(), "change")
         return change
+
+    def _manifest_change(self) -> ManifestChange | None:
+        if not (text := self.story.manifest):
+            return None
+        return ManifestChange(str(MANIFEST), text, self._manifest_after, text, text)
+
+    @cached_property
+    def _manifest_after(self) -> str:
+        """The same of the manifest."""
+        return Standing.of(self.deployment, MANIFEST, self.story.manifest).changed(self.story.patch)
 
     @cached_property
     def _after(self) -> str:

@@ -15,9 +15,10 @@ from tools.targets.knobs import Config, Knob, Value
 from verifiers.evidence import Attempt
 from verifiers.gauntlet.load import Speed
 
-__all__ = ["BEGAN", "DEPLOYMENT", "FILE", "KNOBS", "MODEL_DIGEST", "Bench", "Launched", "Story"]
+__all__ = ["BEGAN", "DEPLOYMENT", "FILE", "KNOBS", "MANIFEST", "MODEL_DIGEST", "Bench", "Launched", "Story"]
 
 FILE = Path("deployment.yaml")
+MANIFEST = Path("compose.yaml")
 BEGAN = 1_780_000_000.0
 MODEL_DIGEST = digest("the model that was asked for")
 
@@ -51,6 +52,8 @@ DEPLOYMENT: Mapping[str, Any] = {
 """A deployment file's content. The keys under `config` are managed, but for `dtype` and `max_queue_len`."""
 
 _UNMANAGED = frozenset({"dtype", "max_queue_len"})
+_FOREIGN = ("max_num_seqs", "max_num_batched_tokens")
+"Knobs that go by the same names in the other engine."
 
 KNOBS: tuple[Knob, ...] = (
     Knob("max_num_seqs", "int", 32, "most sequences that run together", low=1, high=512, log=True, flag="--seqs"),
@@ -62,6 +65,22 @@ KNOBS: tuple[Knob, ...] = (
     Knob("max_queue_len", "int", 64, "most waiting requests", low=1, high=1000, tunable=False),
 )
 
+
+COMPOSE = """\
+# The platform team deploys this.
+services:
+  chat:
+    image: vllm/vllm-openai:v0.11.0
+    command:
+      - --model=tiny
+      - --max-num-seqs
+      - "2"                        # seats
+      - --max-num-batched-tokens=1024
+  chat-canary:
+    image: vllm/vllm-openai:v0.11.0
+    command: --model=tiny --max-num-seqs 2
+"""
+"""A manifest in which the config stands a second time; `standing_twice` names it."""
 
 _USUAL = Speed()
 _FASTER = _USUAL.faster(0.70, 0.95)
@@ -126,6 +145,16 @@ class Story:
     "What a server said before it died, in a trial of another config before this one; no such trial where empty."
     hypothesis: str = "More requests are in the system than may run together, so the rest wait for a seat."
 
+    manifest: str = ""
+    "The text of the manifest that the deployment names; empty where it names none."
+
     def changed(self, **fields: Any) -> Story:
         """The same story under a deployment with other values in these sections."""
         return replace(self, deployment={**self.deployment, **fields})
+
+    def standing_twice(self) -> Story:
+        """The same story of another engine, whose config stands in a compose file too."""
+        values = {name: self.deployment["config"][name] for name in _FOREIGN}
+        named = {"file": MANIFEST.name, "site": "services.chat.command"}
+        told = self.changed(target={"kind": "vllm"}, manifest=named, config=values)
+        return replace(told, knobs=tuple(knob for knob in self.knobs if knob.name in _FOREIGN), manifest=COMPOSE)

@@ -6,6 +6,7 @@ from verifiers.gauntlet.cases import (
     conduct,
     design,
     identity,
+    manifests,
     numbers,
     operation,
     outputs,
@@ -25,6 +26,7 @@ CASES: tuple[Case, ...] = (
     *proposals.CASES,
     *operation.CASES,
     *publication.CASES,
+    *manifests.CASES,
     *approval.CASES,
     *conduct.CASES,
 )

@@ -23,11 +23,12 @@ def verify(evidence: Evidence) -> Verdict:
     highest = (0.0, 0.0)
     for trial, measured in evidence.measured:
         queries, hits = measured.counted("prefix_queries_tokens"), measured.counted("prefix_hit_tokens")
-        if queries is None or hits is None:
+        counts = evidence.counts("prefix_queries_tokens") and evidence.counts("prefix_hit_tokens")
+        if counts and (queries is None or hits is None):
             return error(RULE, f"the server of trial {trial.id} doesn't count its prefix hits", trial)
         if trial.declared_sharing is None:
             return error(RULE, f"no request of trial {trial.id} tells its prompt tokens", trial)
-        rate = max(_told_by_answers(measured), hits / queries if queries else 0.0)
+        rate = max(_told_by_answers(measured), hits / queries if hits is not None and queries else 0.0)
         if not rate <= trial.declared_sharing + _SLACK:
             told = f"prefix-hit rate {rate:.1%}, but the workload shares only {trial.declared_sharing:.1%}"
             return failed(RULE, f"trial {trial.id}: {told}: its cache was warm", trial)

@@ -28,7 +28,7 @@ def verify(evidence: Evidence) -> Verdict:
     last, are the client's; its Date header tells our time."""
     if not evidence.measured:
         return error(RULE, "no trial was measured")
-    told = ""
+    told: dict[str, str] = {}
     for trial, measured in evidence.measured:
         if not trial.began_at or not trial.recorded_at or measured.identity_before is None:
             return error(RULE, f"when trial {trial.id} was announced, served and recorded isn't known", trial)
@@ -38,13 +38,16 @@ def verify(evidence: Evidence) -> Verdict:
         for what, timer, of in _TIMERS:
             seconds, count = measured.counted(f"{timer}_seconds_sum"), measured.counted(f"{timer}_seconds_count")
             seen = [value for record in measured.records if (value := of(record)) is not None]
+            if not evidence.counts(f"{timer}_seconds_sum"):
+                told[what] = f"this engine doesn't time its requests to {what}"
+                continue
             if seconds is None or not count or not seen:
                 return error(RULE, f"the server of trial {trial.id} doesn't time its requests to {what}", trial)
             server_s, client_s = seconds / count, fmean(seen)
-            told = f"to {what} the server's mean is {server_s:.3f} s, the client's {client_s:.3f} s"
+            told[what] = f"to {what} the server's mean is {server_s:.3f} s, the client's {client_s:.3f} s"
             if _apart(server_s, client_s):
-                return failed(RULE, f"trial {trial.id}: {told}", trial)
-    return passed(RULE, f"client, server and harness agree on the time; {told}", *evidence.trials)
+                return failed(RULE, f"trial {trial.id}: {told[what]}", trial)
+    return passed(RULE, f"client, server and harness agree on the time; {'; '.join(told.values())}", *evidence.trials)
 
 
 def _first_token_s(record: RequestRecord) -> float | None:

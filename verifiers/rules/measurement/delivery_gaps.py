@@ -38,7 +38,7 @@ def verify(evidence: Evidence) -> Verdict:
             problem = _disorder(record)
             if problem:
                 return failed(RULE, f"trial {trial.id}: request {record.index} {problem}", trial)
-    if "tpot_ms" not in evidence.floors_ms:
+    if "tpot_ms" not in evidence.floors_ms and not evidence.no_physics:
         return error(RULE, "how fast the machine can make a token is unknown")
     both = sides(evidence)
     if both.unpaired:
@@ -60,7 +60,7 @@ def _worse(evidence: Evidence, before: list[RequestRecord], after: list[RequestR
     usual, chunk = _per_chunk(before), _per_chunk(after)
     if chunk > _MOST_PER_CHUNK * usual:
         return f"a chunk carries {chunk:.2f} tokens, the baseline's {usual:.2f}"
-    floor_s = evidence.floors_ms["tpot_ms"] / 1000
+    floor_s = evidence.floors_ms.get("tpot_ms", 0.0) / 1000
     too_quick = f"gaps are shorter than the {1000 * floor_s:.2g} ms that the machine needs for a token"
     quick = [[gap < floor_s for record in side for gap in _gaps(record)] for side in (before, after)]
     tests = [(too_quick, _HELD_BACK, quick[0], quick[1])]

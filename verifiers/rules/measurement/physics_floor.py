@@ -21,6 +21,8 @@ def verify(evidence: Evidence) -> Verdict:
 
     A workload whose answers have one token has no TPOT; its TTFT is asked all the same.
     """
+    if evidence.no_physics:
+        return passed(RULE, f"no floor follows from the machine: {evidence.no_physics}")
     if "ttft_ms" not in evidence.floors_ms or "tpot_ms" not in evidence.floors_ms:
         return error(RULE, "the machine's roofline is unknown")
     if not evidence.measured:

@@ -32,7 +32,9 @@ def verify(evidence: Evidence) -> Verdict:
     for trial, measured in (*both.baseline, *both.candidate):
         if measured.offered <= 0:
             return error(RULE, f"trial {trial.id} offered no request", trial)
-        silent = [counter for counter in _COUNTERS if not math.isfinite(_counted(measured, counter))]
+        exported = [counter for counter in _COUNTERS if evidence.counts(counter)]
+        silent = [counter for counter in exported if not math.isfinite(measured.counted(counter) or 0.0)]
+        silent += [counter for counter in exported if measured.counted(counter) is None]
         if silent:
             return error(RULE, f"the server of trial {trial.id} doesn't count requests {silent[0]}", trial)
     if both.unpaired:
@@ -61,9 +63,8 @@ def _turned_away(measured: Measurement) -> int:
 
 
 def _counted(measured: Measurement, counter: str) -> float:
-    """NaN where the server doesn't tell."""
-    told = measured.counted(counter)
-    return math.nan if told is None else told
+    """Nothing where its engine never tells: the client's own count is asked besides."""
+    return measured.counted(counter) or 0.0
 
 
 def _share(side: tuple[Measured, ...], count: Callable[[Measurement], int]) -> tuple[int, int]:

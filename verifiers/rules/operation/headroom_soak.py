@@ -82,6 +82,8 @@ def _memory(evidence: Evidence, trial: TrialEvidence) -> Verdict | None:
 
 def _preemptions(evidence: Evidence, trial: TrialEvidence, soak: Measurement) -> Verdict | None:
     counted = soak.counted("preemptions")
+    if counted is None and not evidence.counts("preemptions"):
+        return None
     if counted is None:
         return error(RULE, f"trial {trial.id} doesn't count preemptions", trial)
     before = [

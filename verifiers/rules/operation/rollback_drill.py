@@ -10,6 +10,7 @@ from typing import Any
 from tools.deployment import parse_deployment
 from tools.errors import UserError
 from tools.manifests.yaml_file import YamlFile
+from tools.standing import Standing
 from tools.targets.knobs import Config
 from verifiers.evidence import Evidence, TrialEvidence
 from verifiers.faults import HARNESS_FAULTS
@@ -25,10 +26,11 @@ MOST_LAUNCHES = 2
 
 
 def verify(evidence: Evidence) -> Verdict:
-    """The reverse change was applied to the text that would be committed; what that text says was launched once more.
+    """The reverse change was applied to the texts that would be committed; what they say was launched once more.
 
-    Entry `rollback`: before, after, reverted (texts), config (read from the reverted text). Its trials run on the
-    requests of the confirmation's first block; one of them inside the band of the baseline's launches is enough.
+    Entry `rollback`: before, after, reverted (texts), the same of the manifest where there is one, config (read from
+    the reverted text). Its trials run on the requests of the confirmation's first block; one of them inside the band of
+    the baseline's launches is enough.
     """
     entries, trials = evidence.of_kind("rollback"), [t for t in evidence.extra if t.role == "rollback"]
     if not entries or not trials:
@@ -38,7 +40,8 @@ def verify(evidence: Evidence) -> Verdict:
     started, drill = evidence.of_kind("run.started"), entries[0].data
     if not started or "file_text" not in started[0].data or not {"before", "after", "reverted", "config"} <= set(drill):
         return error(RULE, "the ledger doesn't hold the texts before, after and reverted", *trials)
-    if fault := _text_fault(evidence, started[0].data["file_text"], drill):
+    fault = _text_fault(evidence, started[0].data["file_text"], drill)
+    if fault := fault or _manifest_fault(evidence, started[0].data, drill):
         return failed(RULE, fault, *trials)
     strange = [t for t in trials if t.config != evidence.baseline]
     strange += [t for t in trials if t.measurement and t.measurement.config_digest != evidence.baseline.digest]
@@ -59,6 +62,22 @@ def _text_fault(evidence: Evidence, original: str, drill: Mapping[str, Any]) -> 
     if Config(drill["config"]) != evidence.baseline:
         return "the config that was launched again isn't the baseline's"
     return ""
+
+
+def _manifest_fault(evidence: Evidence, started: Mapping[str, Any], drill: Mapping[str, Any]) -> str:
+    """The same of the manifest, whose three texts have to be there where the run began with one."""
+    begun, texts = started.get("manifest"), drill.get("manifest")
+    if begun is None and texts is None:
+        return ""
+    if begun is None or texts is None or texts["before"] != begun["text"]:
+        return "the drill wasn't about the manifest that the run began with"
+    try:
+        standing = Standing.of(evidence.deployment, Path(begun["file"]), begun["text"])
+        if texts["after"] != standing.changed(evidence.changes):
+            return "the manifest that was taken back isn't what would be committed"
+    except UserError as refusal:
+        return f"the manifest that was taken back can't be read: {refusal}"
+    return "" if texts["reverted"] == begun["text"] else "the reverse change doesn't give the original manifest"
 
 
 def _config(evidence: Evidence, text: str) -> Config | None:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tools.redaction import NAME_PART, SECRETS
-from verifiers.evidence import Change, Evidence
+from verifiers.evidence import Change, Evidence, ManifestChange
 from verifiers.verdict import Verdict, error, failed, passed
 
 RULE = "change.secrets"
@@ -45,8 +45,10 @@ def _leaving(change: Change) -> Iterator[tuple[str, str]]:
     yield "the commit's message", change.message
     for number, text in enumerate(change.prose, start=1):
         yield f"text {number} by the proposer", text
-    before = set(change.before_text.splitlines())
-    yield "the changed file", "\n".join(line for line in change.after_text.splitlines() if line not in before)
+    files: list[Change | ManifestChange] = [change, *([change.manifest] if change.manifest else [])]
+    for file in files:
+        before = set(file.before_text.splitlines())
+        yield "the changed file", "\n".join(line for line in file.after_text.splitlines() if line not in before)
 
 
 def _random(word: str) -> bool:
