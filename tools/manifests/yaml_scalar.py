@@ -9,7 +9,7 @@ import yaml
 
 from tools.targets.knobs import Value
 
-__all__ = ["read_plain", "write_scalar"]
+__all__ = ["is_plain_string", "read_plain", "write_scalar"]
 
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUE = frozenset({"true", "True", "TRUE"})
@@ -51,7 +51,7 @@ def write_scalar(value: Value, quote: str = "") -> str:
         return str(value)
     if isinstance(value, float):
         return _write_float(value)
-    if not quote and _SAFE_PLAIN.fullmatch(value) and _is_plain_string(value):
+    if not quote and _SAFE_PLAIN.fullmatch(value) and is_plain_string(value):
         return value
     if quote == "'" and value.isprintable():
         return "'" + value.replace("'", "''") + "'"
@@ -83,7 +83,7 @@ def _write_float(value: float) -> str:
     return mantissa + (".0" if e and "." not in mantissa else "") + e + exponent
 
 
-def _is_plain_string(text: str) -> bool:
+def is_plain_string(text: str) -> bool:
     node = yaml.compose(text, Loader=yaml.SafeLoader)
     try:
         return isinstance(node, yaml.ScalarNode) and read_plain(node) == text

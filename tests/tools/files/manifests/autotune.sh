@@ -1,0 +1,1 @@
+python -m engine serve ~/models/smollm2 --max-num-seqs 16 --block-size 32   # the bundled engine

@@ -1,0 +1,1 @@
+vllm serve Qwen/Qwen3-0.6B --port 8000 --max-num-seqs 16
