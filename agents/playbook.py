@@ -137,6 +137,11 @@ class Playbook(_Strict):
             raise ValueError(f"hypothesis {twice[0]}: this id is used twice")
         return self
 
+    def for_engine(self, engine: EngineName | None) -> Playbook:
+        """This playbook with the hypotheses alone that are meant for `engine`; with none for an engine of no name."""
+        theirs = tuple(each for each in self.hypotheses if engine in each.engines)
+        return self.model_copy(update={"hypotheses": theirs})
+
     def check_knobs(self, config: Mapping[str, Value], engine: EngineName = "bundled") -> None:
         """Whether every knob that is named for `engine` is one of the target's, whose full config is `config`.
 

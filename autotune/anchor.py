@@ -8,10 +8,12 @@ from pathlib import Path
 
 from autotune.harness.nodes.publish import trailers_of
 from autotune.harness.rundir import RunDir
+from tools.deployment import parse_deployment
 from tools.errors import UserError
 from tools.ledger import LedgerView
 from tools.manifests.yaml_file import YamlFile
 from tools.repo import commits_with_trailer, file_at, files_changed, message_of, read_trailers
+from tools.standing import Standing
 
 __all__ = ["Anchor", "anchor_of"]
 
@@ -78,12 +80,20 @@ def _wrong(ledger: LedgerView, file: Path, place: Path, sha: str, expected: dict
         message, changed = message_of(place, sha), files_changed(place, sha)
         if message.partition("\nAutotune-")[0].strip() != change.data["message"].strip():
             yield f"commit {sha[:12]} says something else than what was judged"
-        if changed != [change.data["file"]]:
-            yield f"commit {sha[:12]} changes {', '.join(changed[:3])}; it may change {change.data['file']} alone"
+        manifest = change.data.get("manifest")
+        may = sorted([change.data["file"], *([manifest["file"]] if manifest else [])])
+        if sorted(changed) != may:
+            yield f"commit {sha[:12]} changes {', '.join(changed[:3])}; it may change {' and '.join(may)} alone"
         before = YamlFile.parse(file, started.data["file_text"])
         planned = {("config", name): value for name, value in plan.data["patch"].items()}
         after = before.splice({key: v for key, v in planned.items() if before.data["config"].get(key[1]) != v})
         if file_at(file, sha) != after:
             yield f"commit {sha[:12]} changes something else than what was verified"
+        if manifest:
+            begun, deployment = started.data["manifest"], parse_deployment(before).deployment
+            standing = Standing.of(deployment, Path(begun["file"]), begun["text"])
+            changes = {name: v for name, v in plan.data["patch"].items() if deployment.config.get(name) != v}
+            if file_at(Path(begun["file"]), sha) != standing.changed(changes):
+                yield f"commit {sha[:12]} changes {manifest['file']} otherwise than was verified"
     except UserError as error:
         yield f"the commit can't be read: {error}"

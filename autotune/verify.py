@@ -102,9 +102,12 @@ def _deployment(started: Entry, evidence: Evidence) -> list[str]:
     if (written.deployment, written.managed) != (evidence.deployment, evidence.managed):
         problems.append("the deployment that was judged isn't what its file's text says")
     if started.data["base"]:
+        head, manifest = started.data["base"]["head"], started.data.get("manifest")
         try:
-            if file_at(path, started.data["base"]["head"]) != started.data["file_text"]:
+            if file_at(path, head) != started.data["file_text"]:
                 problems.append("the deployment's text isn't what the commit that the run began on holds")
+            if manifest and file_at(Path(manifest["file"]), head) != manifest["text"]:
+                problems.append("the manifest's text isn't what the commit that the run began on holds")
         except UserError as error:
             problems.append(f"the commit that the run began on can't be read: {error}")
     return problems

@@ -11,11 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from tools.errors import UserError
 from tools.evals.declared import Loss, OwnEval
+from tools.manifest_ref import ManifestRef
 from tools.manifests.yaml_file import YamlFile
 from tools.measure.slo import Slo
 from tools.measure.summary import METRICS, MIN_SAMPLES_P99, lower_is_better
 from tools.measure.workload import WorkloadSpec
+from tools.redaction import redacted
 from tools.targets.knobs import Value
+from tools.targets.spec import SPECS, BundledSpec, TargetSpec
 
 __all__ = [
     "Acceptance",
@@ -86,16 +89,23 @@ class Acceptance(_Strict):
     a day has half of it, a third a third."""
 
 
+_SHOWN = 120
+"Characters of a wrong value that an error repeats."
+
+
 class Deployment(_Strict):
     """One served model and the promise made about it."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")
     model: str
-    "A name for `autotune models pull`, or a Hugging Face directory."
-    target: Literal["bundled"] = "bundled"
+    """A name for `autotune models pull`, a Hugging Face directory, or a .gguf file for llama.cpp; of an external target
+    the name that it serves."""
+    target: TargetSpec = BundledSpec()
     device: Literal["cpu", "cuda"] = "cpu"
     config: dict[str, Value]
     "Knob values. Only those whose line is marked `# autotune: managed` may ever be changed by a commit."
+    manifest: ManifestRef | None = None
+    "Where the config stands besides; None: here alone. A commit changes both files."
     workload: WorkloadSpec
     slo: Slo = Slo()
     objective: Objective = Objective()
@@ -107,6 +117,16 @@ class Deployment(_Strict):
     acceptance: Acceptance = Acceptance()
     playbook: str = "interactive-latency"
     ready_timeout_s: float = Field(default=120.0, gt=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _time_to_start(cls, data: Any) -> Any:
+        """Engines that compile at their start take minutes for it."""
+        if isinstance(data, dict) and "ready_timeout_s" not in data:
+            target = data.get("target")
+            kind = target.get("kind") if isinstance(target, dict) else target
+            return {**data, "ready_timeout_s": 600.0} if kind in ("vllm", "sglang") else data
+        return data
 
     @field_validator("evals")
     @classmethod
@@ -188,11 +208,14 @@ def _explain(path: Path, error: ValidationError) -> str:
 def _sentence(problem: Any) -> str:
     if problem["type"] == "extra_forbidden":
         key = str(problem["loc"][-1])
-        near = difflib.get_close_matches(key, _all_field_names(Deployment), n=1)
+        names = [*_all_field_names(Deployment), *(name for spec in SPECS for name in spec.model_fields)]
+        near = difflib.get_close_matches(key, names, n=1)
         return f"unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else "; remove it")
     message = str(problem["msg"]).removeprefix("Value error, ")
-    found = problem.get("input")
-    return message if problem["type"] == "missing" or not problem["loc"] else f"{message}; found {found!r}"
+    if problem["type"] == "missing" or not problem["loc"] or "environment" in problem["loc"]:
+        return message  # a variable's value may be a secret
+    found = redacted(repr(problem.get("input")))
+    return f"{message}; found {found if len(found) <= _SHOWN else found[:_SHOWN] + ' ...'}"
 
 
 def _all_field_names(model: type[BaseModel]) -> list[str]:

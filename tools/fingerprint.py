@@ -59,7 +59,7 @@ def fingerprint_of(entries: Iterable[Entry]) -> Fingerprint:
     first = {entry.kind: entry.data for entry in reversed(list(entries)) if entry.kind in ("run.started", "survey")}
     started, survey = first["run.started"], first["survey"]
     deployment, machine, roofline = started["deployment"], survey["hardware"], survey["roofline"]
-    model = survey["physics"]["model"]
+    model = survey["physics"].get("model")  # unknown of an engine of which nothing is
     load = {name: value for name, value in deployment["workload"].items() if name not in _NOT_THE_LOAD}
     return Fingerprint(
         {
@@ -73,14 +73,12 @@ def fingerprint_of(entries: Iterable[Entry]) -> Fingerprint:
                 "flops_per_s": float(max(roofline["flops_per_s_bf16"], roofline["flops_per_s_fp32"])),
             },
             "engine": {
-                "target": str(deployment["target"]),
+                "target": _kind_of(deployment["target"]),
                 **{f"package {name.split()[0]}": name.split()[-1] for name in machine["packages"]},
             },
             "model": {
                 "digest": str(survey["model_digest"]),
-                "step_bytes": float(model["step_bytes"]),
-                "token_parameters": float(model["token_parameters"]),
-                "kv_bytes": float(model["kv_bytes"] * sum(layers for _, layers in model["kv_layers"])),
+                **(_cost(model) if model else {}),
             },
             "workload": dict(_flat(load)),
             "promises": {
@@ -91,6 +89,19 @@ def fingerprint_of(entries: Iterable[Entry]) -> Fingerprint:
             "knobs": {knob["name"]: "tunable" for knob in started["knobs"] if knob["tunable"]},
         }
     )
+
+
+def _cost(model: Mapping[str, Any]) -> dict[str, Fact]:
+    return {
+        "step_bytes": float(model["step_bytes"]),
+        "token_parameters": float(model["token_parameters"]),
+        "kv_bytes": float(model["kv_bytes"] * sum(layers for _, layers in model["kv_layers"])),
+    }
+
+
+def _kind_of(target: Any) -> str:
+    """Records of before there were others hold the bare word."""
+    return str(target["kind"]) if isinstance(target, Mapping) else str(target)
 
 
 def _flat(data: Any, path: str = "") -> Iterator[tuple[str, Fact]]:

@@ -15,6 +15,7 @@ from tools.measure.measurement import Measurement
 from tools.measure.progress import ProgressCallback
 from tools.measure.workload import Workload
 from tools.resident import group_members, resident_bytes
+from tools.targets.external.change import require_undisturbed
 from tools.targets.knobs import Config
 from tools.targets.target import Endpoint, FailureKind, LaunchFailed, Target
 
@@ -143,7 +144,7 @@ def _measure(
     load = drive(endpoint, workload, dialect=dialect, on_progress=memory.progress, workers=workers, draining=draining)
     memory.look("after", endpoint.pid)
     counters_after, identity_after = target.counters(endpoint), target.identify(endpoint)
-    return Measurement.of(
+    measurement = Measurement.of(
         workload,
         load,
         config_digest=config.digest,
@@ -152,3 +153,6 @@ def _measure(
         counters_before=counters_before,
         counters_after=counters_after,
     )
+    if endpoint.external:
+        require_undisturbed(endpoint.base_url, load.records, measurement.counted)
+    return measurement

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,9 @@ from typing import Any
 from tools.evals.results import EvalResults
 from tools.evals.suite import Suite
 from tools.measure.workload import Workload
+from tools.profile.physics import ModelFacts
 from tools.targets.bundled import BundledTarget
-from tools.targets.knobs import Config, KnobSpace
+from tools.targets.knobs import Config, KnobError, KnobSpace
 from tools.targets.target import Counters, Endpoint, Identity, LaunchFailed, MemoryNeed
 from tools.trial import run_trial
 from verifiers.gauntlet.said import said
@@ -29,6 +30,7 @@ class LoopbackTarget:
     """Starts what `make` makes. It is read as the bundled engine is: /server_info, /metrics, /reset_prefix_cache."""
 
     name = "loopback"
+    can_apply = True
 
     def __init__(self, host: Host, make: Callable[[Config], Engine]) -> None:
         self._host = host
@@ -39,6 +41,9 @@ class LoopbackTarget:
     @property
     def knobs(self) -> KnobSpace:
         return KnobSpace({knob.name: knob for knob in KNOBS})
+
+    def check(self) -> None:
+        """It is made when it is launched."""
 
     def narrowed(self, space: KnobSpace, around: Config, *, cores: int, memory_bytes: int) -> KnobSpace:
         return space
@@ -71,6 +76,15 @@ class LoopbackTarget:
 
     def memory(self, config: Config) -> MemoryNeed:
         return MemoryNeed(1 << 29, 1 << 29, 0, 0)
+
+    def facts(self, config: Config, free: Collection[str] = ()) -> ModelFacts | None:
+        return None
+
+    def kv_sized(self, config: Config, kv_bytes: int) -> Config:
+        raise KnobError("a loopback server has no KV cache to size")
+
+    def restore(self) -> tuple[str, ...]:
+        return ()
 
 
 @dataclass

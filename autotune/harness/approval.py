@@ -20,11 +20,11 @@ def request_for(context: Context) -> dict[str, Any]:
     change, plan = (context.ledger.find(key) for key in ("change", "plan"))
     assert change is not None and plan is not None
     diff = context.baseline.diff(context.baseline.patched(plan.data["patch"]))
-    parts = _parts(context, dict(change.data))
+    parts, manifest = _parts(context, dict(change.data)), change.data.get("manifest")
     return {
         "digest": digest(parts),
         "parts": parts,
-        "file": change.data["file"],
+        "file": " and ".join([change.data["file"], *([manifest["file"]] if manifest else [])]),
         "changes": {name: list(values) for name, values in diff.items()},
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,13 @@ from tools.errors import UserError
 from tools.ledger import Entry, LedgerView
 from tools.manifests.yaml_file import YamlFile
 from tools.repo import files_to_change, head_of, object_at
+from tools.standing import Standing
 from tools.targets.knobs import Config
-from verifiers import Change, Judgement, gather
+from verifiers import Change, Judgement, ManifestChange, gather
 from verifiers.claims import cells_of, shown
 from verifiers.digest import digest_on_disk
 
-__all__ = ["Texts", "change_of", "harness_now", "message_of", "prose_of", "shown_of", "texts_of"]
+__all__ = ["ManifestTexts", "Texts", "change_of", "harness_now", "message_of", "prose_of", "shown_of", "texts_of"]
 
 
 def harness_now(context: Context) -> dict[str, Any]:
@@ -67,10 +68,12 @@ def change_of(context: Context, verdict: Entry) -> dict[str, Any]:
     assert plan is not None and started is not None
     texts = texts_of(context, plan.data["patch"])
     values = _changes(context.baseline, plan.data["patch"])
-    file, files = files_to_change(context.file.path, texts.after)
+    names, files = files_to_change(
+        {context.file.path: texts.after, **({texts.manifest.file: texts.manifest.after} if texts.manifest else {})}
+    )
     head = head_of(context.file.path)
     change = Change(
-        file=file,
+        file=names[0],
         files=tuple(files),
         before_text=texts.before,
         after_text=texts.after,
@@ -81,29 +84,71 @@ def change_of(context: Context, verdict: Entry) -> dict[str, Any]:
         current_object=object_at(context.file.path, head),
         message=message_of(context.file.deployment.name, values, Judgement.from_json(verdict.data)),
         prose=prose_of(context.ledger),
+        manifest=_manifest_change(names[1], texts.manifest, head) if texts.manifest else None,
     )
-    return {**asdict(change), "files": list(change.files), "prose": list(change.prose)}
+    return change.to_json()
+
+
+def _manifest_change(name: str, texts: ManifestTexts, head: str) -> ManifestChange:
+    return ManifestChange(
+        file=name,
+        before_text=texts.before,
+        after_text=texts.after,
+        reverted_text=texts.reverted,
+        current_text=_current_text(texts.file),
+        current_object=object_at(texts.file, head),
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
-    """The deployment's file as the run found it, as it would be committed, and with that taken back."""
+class ManifestTexts:
+    """The manifest as the run found it, as it would be committed, and with that taken back."""
 
+    file: Path
     before: str
     after: str
     reverted: str
 
 
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The same of the deployment's file."""
+
+    before: str
+    after: str
+    reverted: str
+    manifest: ManifestTexts | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Texts alone, for the ledger."""
+        manifest = self.manifest
+        texts = {"before": self.before, "after": self.after, "reverted": self.reverted}
+        if manifest is None:
+            return {**texts, "manifest": None}
+        return {
+            **texts,
+            "manifest": {"before": manifest.before, "after": manifest.after, "reverted": manifest.reverted},
+        }
+
+
 def texts_of(context: Context, patch: Mapping[str, Any]) -> Texts:
-    """What `patch` makes of the deployment's file, and what taking it back makes of that."""
+    """What `patch` makes of the deployment's file and its manifest, and what taking it back makes of that.
+
+    Raises:
+        UserError: a value that can't be edited where it stands.
+    """
     started = context.ledger.find("run.started")
     assert started is not None
-    before = started.data["file_text"]
-    values: dict[tuple[str, ...], Any] = {
-        ("config", n): new for n, (_, new) in _changes(context.baseline, patch).items() if new is not None
-    }
+    before, begun = started.data["file_text"], started.data.get("manifest")
+    changed = {name: new for name, (_, new) in _changes(context.baseline, patch).items() if new is not None}
+    values: dict[tuple[str, ...], Any] = {("config", name): new for name, new in changed.items()}
     after = YamlFile.parse(context.file.path, before).splice(values)
-    return Texts(before, after, Reversal.of(before, after).applied(after))
+    manifest: ManifestTexts | None = None
+    if begun is not None:
+        file, stood = Path(begun["file"]), begun["text"]
+        stands = Standing.of(context.file.deployment, file, stood).changed(changed)
+        manifest = ManifestTexts(file, stood, stands, Reversal.of(stood, stands).applied(stands))
+    return Texts(before, after, Reversal.of(before, after).applied(after), manifest)
 
 
 def _changes(baseline: Config, patch: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

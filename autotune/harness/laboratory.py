@@ -17,7 +17,6 @@ from tools.measure.workload import Workload
 from tools.profile.hardware import hardware
 from tools.profile.probe import measure_roofline
 from tools.profile.roofline import Roofline
-from tools.targets.bundled import BundledTarget
 from tools.targets.knobs import Config
 from tools.targets.target import Target
 from tools.trial import TrialResult, launched, run_trial
@@ -83,9 +82,9 @@ class Laboratory(Protocol):
 
 
 class LiveLaboratory:
-    """The bundled engine on this machine."""
+    """A target on this machine."""
 
-    def __init__(self, target: BundledTarget) -> None:
+    def __init__(self, target: Target) -> None:
         self._target = target
 
     @property
@@ -97,7 +96,7 @@ class LiveLaboratory:
 
     def peak(self, file: DeploymentFile, baseline: Config, known: Roofline) -> dict[str, Any]:
         facts = self._target.facts(baseline, free=file.managed)
-        now = measure_roofline(device=file.deployment.device, step_bytes=facts.step_bytes)
+        now = measure_roofline(device=file.deployment.device, step_bytes=facts.step_bytes if facts else 0)
         return bounds_of(file, self._target, baseline, known.best(now))
 
     def environment(self) -> str:
@@ -114,9 +113,11 @@ class LiveLaboratory:
         self, deployment: Deployment, baseline: Config, *, seed: int, log: Path, on_progress: ProgressCallback
     ) -> Calibration:
         with launched(self._target, baseline, log=log, timeout_s=deployment.ready_timeout_s) as endpoint:
-            return impulse_response(
+            found = impulse_response(
                 endpoint, deployment.workload, seed=seed, floor_requests=FLOOR_REQUESTS, on_progress=on_progress
             )
+            self._target.identify(endpoint)  # a server that was another one meanwhile says so
+            return found
 
     def trial(
         self,

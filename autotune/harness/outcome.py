@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tools.ledger import LedgerView
@@ -15,6 +16,8 @@ __all__ = ["candidate_failed", "outcome_of"]
 def outcome_of(ledger: LedgerView) -> dict[str, Any]:
     """decision, exit_code and sentence of a run that came to its end."""
     verdict, finalist, publication, commit = (ledger.find(k) for k in ("verdict", "finalist", "publication", "commit"))
+    if (proposed := ledger.find("proposed")) is not None:
+        return {"decision": "proposed", "exit_code": 3, "sentence": _unmeasured(proposed.data)}
     if verdict is None:
         why = finalist.data["why"] if finalist else "nothing was tried"
         return {"decision": "unchanged", "exit_code": 0, "sentence": f"No commit: {why}."}
@@ -29,6 +32,15 @@ def outcome_of(ledger: LedgerView) -> dict[str, Any]:
         return {"decision": "refused", "exit_code": 2, "sentence": kept}
     where = f"committed {commit.data['sha'][:12]} on branch {commit.data['branch']}" if commit else "not committed"
     return {"decision": "tuned", "exit_code": 0, "sentence": f"PASS: {where}."}
+
+
+def _unmeasured(proposed: Mapping[str, Any]) -> str:
+    changes = ", ".join(f"{name} to {value}" for name, value in proposed["proposal"]["patch"].items())
+    return (
+        f"No commit: this target can't be given another config, so nothing but the one that serves was measured. "
+        f"Proposed, and measured by nobody: set {changes} ({proposed['diff']} in the run's folder). "
+        "With `apply:` in the deployment's target it would be measured."
+    )
 
 
 def candidate_failed(ledger: LedgerView) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from agents.engines import FOREIGN
 from agents.playbook import Playbook, load_playbook
 from autotune.harness.budget import Budget
 from autotune.harness.committed import committed_changes
@@ -14,19 +15,21 @@ from autotune.harness.context import suite_of, tunable_knobs
 from autotune.harness.laboratory import Laboratory, LiveLaboratory
 from autotune.harness.progress import Progress
 from tools.canonical import digest
-from tools.deployment import Deployment, DeploymentFile, parse_deployment
+from tools.deployment import DeploymentFile, parse_deployment
 from tools.errors import UserError
 from tools.manifests.yaml_file import YamlFile
-from tools.models import pull
 from tools.redaction import redacted
 from tools.repo import check_committable
+from tools.standing import agreed_manifest
 from tools.targets.bundled import BundledTarget
+from tools.targets.choose import target_of
 from tools.targets.knobs import Config, KnobError, Value
+from tools.targets.spec import CommandSpec, engine_of
 from tools.targets.target import Target
 from verifiers import FAMILIES
 from verifiers.digest import verifiers_digest
 
-__all__ = ["Again", "LlmOptions", "Options", "Prepared", "prepare", "target_for"]
+__all__ = ["Again", "LlmOptions", "Options", "Prepared", "prepare"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +126,20 @@ def prepare(
     written = YamlFile.read(path) if text is None else YamlFile.parse(path, text)
     file = parse_deployment(written)
     deployment = file.deployment
-    base = check_committable(file.path) if options.commit else None
+    standing = agreed_manifest(file) if text is None else None  # an older text has an older manifest
+    others = (standing.manifest.path,) if standing else ()
+    base = check_committable(file.path, *others) if options.commit else None
     progress.phase("survey", f"model {deployment.model}, hardware, roofline", None)
-    laboratory = laboratory or LiveLaboratory(target_for(deployment, file.path))
+    if laboratory is None:
+        laboratory = LiveLaboratory(target_of(deployment, file.path))
+        laboratory.target.check()
     target = laboratory.target
     baseline = _baseline(file, target)
     playbook = load_playbook(deployment.playbook)
-    playbook.check_knobs(baseline.values)
+    engine = engine_of(deployment.target)
+    if engine is not None and not isinstance(deployment.target, CommandSpec):  # whose knobs agree with some of its own
+        known = BundledTarget(Path()).knobs if engine == "bundled" else FOREIGN[engine]
+        playbook.check_knobs({knob.name: knob.default for knob in known}, engine)
     if unknown := sorted(set(playbook.verifiers) - FAMILIES):
         raise UserError(
             f"playbook {playbook.name}: requires the verifiers {', '.join(unknown)}, which the gate doesn't ask; "
@@ -146,6 +156,7 @@ def prepare(
         "deployment": deployment.model_dump(mode="json", by_alias=True),
         "file": str(file.path),
         "file_text": written.text,
+        "manifest": standing.to_json() if standing else None,
         "managed": sorted(file.managed),
         "knobs": target.knobs.to_json(),
         "base": base.to_json() if base else None,
@@ -158,14 +169,7 @@ def prepare(
         },
         "verifiers_digest": verifiers_digest(),
     }
-    return Prepared(file, laboratory, baseline, playbook, started, survey)
-
-
-def target_for(deployment: Deployment, path: Path) -> BundledTarget:
-    """The target that the deployment names, its model pulled if need be. A folder is taken relative to `path`."""
-    local = path.parent / deployment.model
-    model = local if local.is_dir() else pull(deployment.model)
-    return BundledTarget(model, device=deployment.device)
+    return Prepared(file, laboratory, baseline, playbook.for_engine(engine), started, survey)
 
 
 def _baseline(file: DeploymentFile, target: Target) -> Config:

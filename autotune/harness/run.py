@@ -25,15 +25,16 @@ from autotune.harness.effects import Boundary, Effects
 from autotune.harness.graph import compiled, superstep_limit
 from autotune.harness.killswitch import KillSwitch, Stopped
 from autotune.harness.laboratory import Laboratory, LiveLaboratory
-from autotune.harness.prepare import Options, prepare, target_for
+from autotune.harness.prepare import Options, prepare
 from autotune.harness.progress import Discreet, Progress
-from autotune.harness.restore import restore_baseline
 from autotune.harness.rundir import RunDir
 from autotune.harness.state import State
 from tools.canonical import digest
 from tools.deployment import Deployment, DeploymentFile
 from tools.errors import UserError
 from tools.ledger import Ledger
+from tools.targets.choose import target_of
+from tools.targets.spec import engine_of
 from verifiers.digest import verifiers_digest
 
 __all__ = ["Outcome", "resume", "start"]
@@ -145,7 +146,8 @@ def resume(
                 f"{run.path}: the verifiers' code changed since the run started, and one judge has to judge all of it; "
                 "start a new run"
             )
-        laboratory = laboratory or LiveLaboratory(target_for(deployment, path))
+        playbook = playbook.for_engine(engine_of(deployment.target))
+        laboratory = laboratory or LiveLaboratory(target_of(deployment, path))
         proposer = _proposer(options, playbook) if exploring else Expert(playbook)
         context = _context(run, file, laboratory, playbook, proposer, options, ledger, progress, observe)
         measured_by = laboratory
@@ -222,7 +224,7 @@ def _drive(context: Context) -> Outcome:
         except KeyboardInterrupt:
             return Outcome(run, 4, "stopped", f"interrupted; nothing is lost: autotune resume {run.path}")
         finally:
-            for put_back in restore_baseline(context.target):
+            for put_back in context.target.restore():
                 context.progress.note(f"restored: {put_back}")
     State.model_validate({name: value for name, value in ended.items() if name in State.model_fields})
     if waits:

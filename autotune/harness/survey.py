@@ -12,15 +12,15 @@ from tools.profile.hardware import Hardware, hardware
 from tools.profile.physics import Traffic, ceilings, floor_ms
 from tools.profile.probe import measure_roofline
 from tools.profile.roofline import Roofline
-from tools.targets.bundled import BundledTarget
 from tools.targets.knobs import Config
+from tools.targets.target import Target
 
 __all__ = ["bounds_of", "survey_of"]
 
 
 def survey_of(
     file: DeploymentFile,
-    target: BundledTarget,
+    target: Target,
     baseline: Config,
     machine: Hardware | None = None,
     roofline: Roofline | None = None,
@@ -41,8 +41,9 @@ def survey_of(
             f"{file.path}: the config needs {need / 2**30:.1f} GiB by the memory formula, the device has "
             f"{memory_bytes / 2**30:.1f} GiB; lower kv_cache_tokens or max_num_batched_tokens"
         )
-    facts = target.facts(baseline, free=file.managed)
-    roofline = roofline or measure_roofline(device=file.deployment.device, step_bytes=facts.step_bytes)
+    if roofline is None:
+        facts = target.facts(baseline, free=file.managed)
+        roofline = measure_roofline(device=file.deployment.device, step_bytes=facts.step_bytes if facts else 0)
     bounds = bounds_of(file, target, baseline, roofline)
     for metric, bound in sorted(file.deployment.slo.bounds().items()):
         lowest = bounds["floors"].get(metric.partition("_")[2])
@@ -68,9 +69,15 @@ def survey_of(
     }
 
 
-def bounds_of(file: DeploymentFile, target: BundledTarget, baseline: Config, roofline: Roofline) -> dict[str, Any]:
-    """What `roofline` says that no config can undercut or exceed: `roofline`, `floors` (ms) and `physics`."""
+def bounds_of(file: DeploymentFile, target: Target, baseline: Config, roofline: Roofline) -> dict[str, Any]:
+    """What `roofline` says that no config can undercut or exceed: `roofline`, `floors` (ms) and `physics`.
+
+    Of a model that isn't known well enough nothing is said, and `physics` tells that it is `unknown`.
+    """
     facts, least = target.facts(baseline, free=file.managed), _least(file.deployment.workload)
+    if facts is None:
+        why = f"what a token costs isn't known of {file.deployment.model} with the target {target.name}"
+        return {"roofline": roofline.to_json(), "floors": {}, "physics": {"unknown": why}}
     floor = floor_ms(
         roofline,
         facts,

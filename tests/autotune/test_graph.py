@@ -16,7 +16,6 @@ from agents.playbook import load_playbook
 from autotune.harness import Budget, Options, Outcome, RunDir, Silent, resume, start
 from autotune.harness.graph import drawn
 from autotune.harness.history import History, Tried
-from autotune.harness.restore import restore_baseline
 from autotune.harness.roles import MONITOR, ROLES, SUPERVISOR, supervise, supervisor
 from autotune.harness.roles.monitor import baseline_moved, client_ill, disk_full
 from autotune.harness.roles.role import ends_of
@@ -176,9 +175,9 @@ def test_what_a_run_left_running_is_ended_with_it(tmp_path: Path) -> None:
     target = BundledTarget(tmp_path)
     argv = [sys.executable, "-c", "import time; time.sleep(600)"]
     process = ServerProcess(argv, log=tmp_path / "log")
-    target._running[process.pid] = process
-    (told,) = restore_baseline(target)
+    target._hosted.running[process.pid] = process
+    (told,) = target.restore()
     assert str(process.pid) in told and process.exit_code is not None
     with pytest.raises(ProcessLookupError):
         os.kill(process.pid, 0)
-    assert restore_baseline(target) == ()
+    assert target.restore() == ()

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from autotune.harness import RunDir, Silent, resume
 from autotune.harness.committed import committed_changes
@@ -115,8 +117,23 @@ def test_a_line_that_somebody_changed_since_is_not_taken_back() -> None:
         back.applied("a: 6\nb: 2\n")
     with pytest.raises(UserError, match="found ''"):
         back.applied("")
-    with pytest.raises(UserError, match="2 lines before and 3 after"):
-        Reversal.of("a: 1\nb: 2\n", "a: 1\nb: 2\nc: 3\n")
+
+
+lines = st.lists(st.sampled_from(["a\n", "b\n", "\n", "c\r\n", "d\n"]), max_size=12).map("".join)
+
+
+@given(before=lines, after=lines)
+def test_lines_that_came_or_went_are_taken_back_too(before: str, after: str) -> None:
+    back = Reversal.of(before, after)
+    assert back.applied(after) == before
+    assert all(hunk.made for hunk in back.hunks) or not after
+
+
+def test_a_line_that_went_comes_back_only_where_its_neighbour_still_stands() -> None:
+    back = Reversal.of("a\nb\nc\n", "a\nc\n")
+    assert back.applied("a\nc\nd\n") == "a\nb\nc\nd\n"
+    with pytest.raises(UserError, match="line 1: expected 'a', found 'x'"):
+        back.applied("x\nc\n")
 
 
 # the past

@@ -96,7 +96,7 @@ def test_a_commit_that_was_never_a_gain_does_not_hold(committed: Committed, tmp_
     file = set_up(scenario, tmp_path / "service")
     worse = file.read_text().replace("max_num_seqs: 8", "max_num_seqs: 1")
     trailers = {"Autotune-Run": "service-20260101-000000-aaaaaa"}
-    made = commit_change(file, worse, "autotune/service/x", "Tune service", trailers, 1_780_000_000)
+    made = commit_change({file: worse}, "autotune/service/x", "Tune service", trailers, 1_780_000_000)
     laboratory = laboratory_of(scenario, seed=3)
     found = reproduce(
         made.sha, file, tmp_path / "runs", Silent(), BUDGET, laboratory=laboratory, clock=laboratory.clock

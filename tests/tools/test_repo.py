@@ -15,6 +15,7 @@ import pytest
 from tools.errors import UserError
 from tools.repo import (
     CommitResult,
+    RepoState,
     check_committable,
     commit_change,
     commits_with_trailer,
@@ -68,7 +69,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def commit(file: Path, text: str = BETTER, date: int = 1_700_000_000, **trailers: str) -> CommitResult:
-    return commit_change(file, text, BRANCH, "Serve 64 sequences\n\nNote: prose", {**TRAILERS, **trailers}, date)
+    return commit_change({file: text}, BRANCH, "Serve 64 sequences\n\nNote: prose", {**TRAILERS, **trailers}, date)
 
 
 def snapshot(root: Path) -> object:
@@ -221,7 +222,7 @@ def test_names_that_git_could_misread_are_refused(
     file: Path, branch: str, trailers: dict[str, str], complaint: str
 ) -> None:
     with pytest.raises(UserError, match=complaint):
-        commit_change(file, BETTER, branch, "x", trailers, 1)
+        commit_change({file: BETTER}, branch, "x", trailers, 1)
 
 
 def test_a_file_that_moved_on_since_the_run_began_is_not_overwritten(file: Path) -> None:
@@ -230,18 +231,18 @@ def test_a_file_that_moved_on_since_the_run_began_is_not_overwritten(file: Path)
     file.write_text(TEXT + "other: 1\n")
     git(file.parents[1], "commit", "-qm", "theirs", "-a")
     with pytest.raises(UserError, match="changed it since the run began"):
-        commit_change(file, BETTER, BRANCH, "x", TRAILERS, 1, base=base)
+        commit_change({file: BETTER}, BRANCH, "x", TRAILERS, 1, base=base)
 
 
 def test_what_head_gained_since_it_was_judged_is_not_built_on(file: Path) -> None:
     root, base = file.parents[1], check_committable(file)
     git(root, "commit", "-qm", "nobody judged this", "staged")
     assert object_at(file, "main") == base.blob and object_at(file, "0" * 40) == ""
-    result = commit_change(file, BETTER, BRANCH, "x", TRAILERS, 1, base=base)
+    result = commit_change({file: BETTER}, BRANCH, "x", TRAILERS, 1, base=base)
     assert git(root, "rev-parse", f"{result.sha}^") == base.head != git(root, "rev-parse", "main")
-    assert commit_change(file, BETTER, BRANCH, "x", TRAILERS, 1, base=base) == replace(result, created=False)
+    assert commit_change({file: BETTER}, BRANCH, "x", TRAILERS, 1, base=base) == replace(result, created=False)
     with pytest.raises(UserError, match="isn't there any more"):
-        commit_change(file, BETTER, BRANCH, "x", TRAILERS, 1, base=replace(base, head="0" * 40))
+        commit_change({file: BETTER}, BRANCH, "x", TRAILERS, 1, base=replace(base, head="0" * 40))
 
 
 def test_a_commit_or_a_file_that_isnt_there_is_named(file: Path) -> None:
@@ -302,7 +303,7 @@ def test_what_a_killed_commit_left_is_cleared_by_the_next(file: Path, tmp_path: 
     story = (
         "import os, sys, pathlib, git; sys.path.insert(0, sys.argv[2]); from tools.repo import commit as repo\n"
         "repo.Path.write_bytes = lambda *_: os.kill(os.getpid(), 9)\n"
-        "repo.commit_change(pathlib.Path(sys.argv[1]), 'x: 1', 'autotune/a/b', 'm', {'K': 'v'}, 1)\n"
+        "repo.commit_change({pathlib.Path(sys.argv[1]): 'x: 1'}, 'autotune/a/b', 'm', {'K': 'v'}, 1)\n"
     )
     killed = subprocess.run([sys.executable, "-c", story, file, Path(__file__).parents[2]], check=False)
     assert killed.returncode == -9
@@ -314,12 +315,12 @@ def test_what_a_killed_commit_left_is_cleared_by_the_next(file: Path, tmp_path: 
 def test_what_a_commit_would_change_is_known_before_it_is_made(file: Path) -> None:
     root = file.parents[1]
     before = snapshot(root)
-    name, files = files_to_change(file, BETTER)
+    (name,), files = files_to_change({file: BETTER})
     assert files == [name] and (root / name).resolve() == file.resolve()
-    assert files_to_change(file, file.read_text())[1] == []
+    assert files_to_change({file: file.read_text()})[1] == []
     assert snapshot(root) == before
     file.unlink()  # gone from the checkout, it would still be that file
-    assert files_to_change(file, BETTER) == (name, [name])
+    assert files_to_change({file: BETTER}) == ([name], [name])
 
 
 def test_a_commit_is_found_by_any_name_and_tells_what_it_says(file: Path) -> None:
@@ -331,3 +332,49 @@ def test_a_commit_is_found_by_any_name_and_tells_what_it_says(file: Path) -> Non
     for name in ("nothing", "--all", "HEAD~9"):
         with pytest.raises(UserError, match="none called"):
             full_sha(file, name)
+
+
+@pytest.fixture
+def script(file: Path) -> Path:
+    """A committed script that starts the server, beside the deployment."""
+    place = file.parents[1] / "serve.sh"
+    place.write_text("#!/bin/sh\nexec vllm serve m --max-num-seqs 8\n")
+    place.chmod(0o755)
+    git(file.parents[1], "add", "serve.sh")
+    git(file.parents[1], "commit", "-qm", "script", "serve.sh")
+    return place
+
+
+def test_a_deployment_and_its_manifest_change_in_one_commit(file: Path, script: Path) -> None:
+    root, texts = file.parents[1], {file: BETTER, script: script.read_text().replace("8", "64")}
+    before, base = snapshot(root), check_committable(file, script)
+    assert RepoState.from_json(base.to_json()) == base and list(base.others) == ["serve.sh"]
+    assert files_to_change(texts)[1] == sorted([base.file, "serve.sh"])
+    result = commit_change(texts, BRANCH, "x", TRAILERS, 1, base=base)
+    assert git(root, "diff", "--summary", "main", result.sha) == ""  # neither new, nor gone, nor of another mode
+    assert git(root, "diff", "--numstat", "main", result.sha).split("\n") == [f"1\t1\t{base.file}", "1\t1\tserve.sh"]
+    assert commit_change(texts, BRANCH, "x", TRAILERS, 1, base=base) == replace(result, created=False)
+    assert snapshot(root) == before
+
+
+def test_a_manifest_that_moved_on_or_would_stay_as_it_is_is_refused(file: Path, script: Path) -> None:
+    base, text = check_committable(file, script), script.read_text()
+    with pytest.raises(UserError, match=r"serve\.sh: the new content is what HEAD already holds"):
+        commit_change({file: BETTER, script: text}, BRANCH, "x", TRAILERS, 1, base=base)
+    script.write_text(text + "# theirs\n")
+    with pytest.raises(UserError, match=r"serve\.sh: expected it as committed"):
+        check_committable(file, script)
+    git(file.parents[1], "commit", "-qm", "theirs", "serve.sh")
+    with pytest.raises(UserError, match=r"serve\.sh: a commit changed it since the run began"):
+        commit_change({file: BETTER, script: text.replace("8", "64")}, BRANCH, "x", TRAILERS, 1, base=base)
+
+
+def test_a_manifest_elsewhere_is_no_part_of_the_change(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "values.yaml").write_text("a: 1\n")
+    with pytest.raises(UserError, match=r"values\.yaml: expected a file below .*, found one outside"):
+        check_committable(file, tmp_path / "values.yaml")
+
+
+def test_a_record_of_before_there_were_manifests_is_still_read() -> None:
+    old = {"root": "/r", "file": "d.yaml", "head": "a" * 40, "object": "b" * 40}
+    assert RepoState.from_json(old).blobs == {"d.yaml": "b" * 40}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from tools.measure.connection import Alarm, Connection, Reply, Sink
+from tools.targets.trust import Trust
 
 __all__ = ["Connections", "Post"]
 
@@ -39,16 +39,17 @@ class Post:
 class Connections:
     """Kept-alive connections to one server, as many as are needed. Close it to end them all."""
 
-    def __init__(self, base_url: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, base_url: str, headers: Mapping[str, str], trust: Trust | None = None) -> None:
         """`base_url`: scheme, host, port, and a path that all requests begin with (may be empty).
 
         Raises:
             ValueError: not an http or https URL.
+            OSError: the trusted certificates can't be read.
         """
         parts = urlsplit(base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"expected an http(s) URL, found {base_url!r}")
-        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self._tls = (trust or Trust()).context() if parts.scheme == "https" else None
         self._host = parts.hostname
         self._port = parts.port or (443 if self._tls else 80)
         self._path = parts.path.rstrip("/")

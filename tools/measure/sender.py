@@ -140,7 +140,7 @@ def open_sender(
     headers = {"Content-Type": "application/json", "Accept": "text/event-stream", "Accept-Encoding": "identity"}
     if endpoint.api_key is not None:
         headers["Authorization"] = f"Bearer {endpoint.api_key}"
-    connections = Connections(endpoint.base_url, headers)
+    connections = Connections(endpoint.base_url, headers, endpoint.trust)
     try:
         yield Sender(connections, endpoint.model, dialect, timeout_s, start_s)
     finally:
@@ -159,9 +159,18 @@ def _check(reply: Reply, answer: Answer) -> None:
         if reply.ending == "dropped":
             raise AnswerFault("dropped_stream", quoted(reply.detail))
         if reply.status != 200:
-            raise AnswerFault(f"http_{reply.status}", _preview(reply))
+            raise AnswerFault(f"http_{reply.status}", f"{_preview(reply)}{_elsewhere(reply)}")
         if not reply.is_event_stream:
             _refuse_body(reply)
+
+
+def _elsewhere(reply: Reply) -> str:
+    """When or where a refusal says to ask again."""
+    told = ""
+    for name in ("Retry-After", "Location"):
+        if (value := reply.headers.get(name.lower().encode())) is not None:
+            told += f" ({name}: {quoted(value.decode('latin-1'))})"
+    return told
 
 
 def _refuse_body(reply: Reply) -> NoReturn:

@@ -1,4 +1,4 @@
-"""The one door to a user's git repository: one file, one commit, on a branch of our own, and no checkout touched."""
+"""The one door to a user's git repository: one change, one commit, on a branch of our own, and no checkout touched."""
 
 from tools.repo.commit import CommitResult, RepoState, check_committable, commit_change, files_to_change
 from tools.repo.history import (

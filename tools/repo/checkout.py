@@ -61,4 +61,12 @@ def resolve(repo: Repo, name: str) -> str | None:
 
 
 def relative(repo: Repo, file: Path) -> str:
-    return file.relative_to(Path(str(repo.working_dir)).resolve()).as_posix()
+    """The path of `file` below the top, with slashes.
+
+    Raises:
+        UserError: it lies somewhere else, as a manifest in a repository of its own does.
+    """
+    top = Path(str(repo.working_dir)).resolve()
+    if not file.is_relative_to(top):
+        raise UserError(f"{file}: expected a file below {top}, where the rest of the change stands, found one outside")
+    return file.relative_to(top).as_posix()

@@ -1,4 +1,4 @@
-"""Commit: one file, one commit, on a branch of our own, and no checkout touched."""
+"""Commit: the files of one change, one commit, on a branch of our own, and no checkout touched."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from git import GitCommandError, Repo
 
@@ -25,24 +26,33 @@ _WORKTREE = "autotune-commit"
 
 @dataclass(frozen=True, slots=True)
 class RepoState:
-    """Where a deployment file stands in git."""
+    """Where a deployment file, and the files that change with it, stand in git."""
 
     root: Path
     "Top of the user's checkout."
     file: str
-    "The file's path below `root`, with slashes."
+    "The deployment file's path below `root`, with slashes."
     head: str
     "The commit that the checkout stands on."
     blob: str
     "Object id of the file's content in that commit."
+    others: Mapping[str, str] = field(default_factory=dict)
+    "The same of each further file, by its path below `root`."
 
-    def to_json(self) -> dict[str, str]:
-        """Plain strings. `blob` is called `object` there: in a ledger, a field called blob names its own raw data."""
-        return {"root": str(self.root), "file": self.file, "head": self.head, "object": self.blob}
+    @property
+    def blobs(self) -> dict[str, str]:
+        """Object ids of all files' contents, by path."""
+        return {self.file: self.blob, **self.others}
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data. `blob` is called `object` there: in a ledger, a field called blob names its own raw data."""
+        plain = {"root": str(self.root), "file": self.file, "head": self.head, "object": self.blob}
+        return {**plain, "others": dict(self.others)}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, str]) -> RepoState:
-        return cls(Path(data["root"]), data["file"], data["head"], data["object"])
+    def from_json(cls, data: Mapping[str, Any]) -> RepoState:
+        """The state in a ledger; records of before there were further files lack them."""
+        return cls(Path(data["root"]), data["file"], data["head"], data["object"], data.get("others", {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,26 +65,25 @@ class CommitResult:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    file: str
-    text: str
+    texts: Mapping[str, str]
+    "New content by path below the top."
     message: str
     date_unix: int
 
 
-def check_committable(file: Path) -> RepoState:
-    """What a commit of `file` would be built on. Other changes in the checkout don't matter.
+def check_committable(file: Path, *others: Path) -> RepoState:
+    """What a commit of `file` and `others` would be built on. Other changes in the checkout don't matter.
 
     Raises:
-        UserError: not in a git repository, no commit yet, or the file isn't committed as it stands.
+        UserError: not in a git repository, no commit yet, or a file isn't committed there as it stands.
     """
     file = file.resolve()
     with opened(file) as repo:
-        return state_of(repo, file)
+        return state_of(repo, file, *(other.resolve() for other in others))
 
 
 def commit_change(
-    file: Path,
-    new_text: str,
+    texts: Mapping[Path, str],
     branch: str,
     message: str,
     trailers: Mapping[str, str],
@@ -82,57 +91,63 @@ def commit_change(
     *,
     base: RepoState | None = None,
 ) -> CommitResult:
-    """Commit `new_text` as the content of `file` on `branch`, one commit on top of `base`, or of the checkout's HEAD.
+    """Commit `texts`, contents by file, on `branch`: one commit on top of `base`, or of the checkout's HEAD.
 
     The commit is built in a temporary worktree without hooks or signature, so that the user's checkout, index and HEAD
     stay as they are and equal input gives an equal commit. A branch of ours from an earlier run is rebuilt.
 
     Args:
-        base: the state that the change was judged on. If HEAD's version of the file has changed since, nothing is
+        texts: the deployment file first; all in its repository.
+        base: the state that the change was judged on. If HEAD's version of a file has changed since, nothing is
             committed; what else HEAD has gained meanwhile is left out, for nobody judged it.
 
     Raises:
-        UserError: as check_committable; the branch holds a commit of somebody else or is checked out; nothing changes;
-            the file moved on since `base`, or the repository no longer has it.
+        UserError: as check_committable; the branch holds a commit of somebody else or is checked out; a file wouldn't
+            change; one moved on since `base`, or the repository no longer has it.
     """
     if not branch.startswith(BRANCH_PREFIX):
         raise UserError(f"expected a branch below {BRANCH_PREFIX}, found {branch!r}")
     full_message = _with_trailers(message, trailers)
-    file = file.resolve()
+    file, *others = (path.resolve() for path in texts)
     with opened(file) as repo, _alone(repo):
         _require_branch_name(repo, branch)
-        change = _Change(relative(repo, file), new_text, full_message, date_unix)
+        change = _Change(_below(repo, texts), full_message, date_unix)
         tip = resolve(repo, f"refs/heads/{branch}")
         known = resolve(repo, f"{tip}^") if tip else None
         if tip and known and (base is None or known == base.head) and _build(repo, known, change) == tip:
             return CommitResult(tip, branch, created=False)
-        state = state_of(repo, file)
-        if base is not None and state.blob != base.blob:
-            raise UserError(f"{file}: a commit changed it since the run began; tune again from the new version")
+        state = state_of(repo, file, *others)
+        if base is not None:
+            _require_unmoved(state, base)
         parent = _parent(repo, state, base)
         _require_ours(repo, branch, tip, (state.head, parent))
         sha = _build(repo, parent, change)
-        _require_one_file(repo, state.file, parent, sha)
+        _require_only(repo, change, parent, sha)
         _move_branch(repo, branch, sha, tip)
     return CommitResult(sha, branch, created=True)
 
 
-def files_to_change(file: Path, text: str) -> tuple[str, list[str]]:
-    """The path of `file` in its repository, and all paths that a commit of `text` as its content would change."""
-    file = file.resolve()
-    with opened(file) as repo, _alone(repo):
-        change = _Change(relative(repo, file), text, "preview", 0)
+def files_to_change(texts: Mapping[Path, str]) -> tuple[list[str], list[str]]:
+    """The paths of `texts` in their repository, and all paths that a commit of those contents would change."""
+    with opened(next(iter(texts)).resolve()) as repo, _alone(repo):
+        change = _Change(_below(repo, texts), "preview", 0)
         built = _build(repo, str(resolve(repo, "HEAD^{commit}")), change)
         names = str(repo.git.diff_tree("--name-only", "--no-commit-id", "-r", "-z", built))
-    return change.file, [name for name in names.split("\0") if name]
+    return list(change.texts), [name for name in names.split("\0") if name]
 
 
-def state_of(repo: Repo, file: Path) -> RepoState:
+def state_of(repo: Repo, file: Path, *others: Path) -> RepoState:
     head = resolve(repo, "HEAD^{commit}")
     if head is None:
         raise UserError(
             f"{repo.working_dir}: expected a repository with a commit, found none; commit the deployment first"
         )
+    name, blob = _committed(repo, file)
+    return RepoState(Path(str(repo.working_dir)), name, head, blob, dict(_committed(repo, other) for other in others))
+
+
+def _committed(repo: Repo, file: Path) -> tuple[str, str]:
+    """The path of `file` below the top, and the object that HEAD holds there: just what lies in the checkout."""
     name = relative(repo, file)
     flag = str(repo.git.ls_files("-v", "--", name))[:1]
     blob = resolve(repo, f"HEAD:{name}")
@@ -145,7 +160,11 @@ def state_of(repo: Repo, file: Path) -> RepoState:
         )
     if repo.git.status("--porcelain=v1", "--no-renames", "--", name):
         raise UserError(f"{file}: expected it as committed, found an uncommitted change; {remedy}")
-    return RepoState(Path(str(repo.working_dir)), name, head, blob)
+    return name, blob
+
+
+def _below(repo: Repo, texts: Mapping[Path, str]) -> dict[str, str]:
+    return {relative(repo, file.resolve()): text for file, text in texts.items()}
 
 
 @contextmanager
@@ -197,10 +216,13 @@ def _build(repo: Repo, parent: str, change: _Change) -> str:
         "GIT_COMMITTER_DATE": f"@{change.date_unix} +0000",
     }
     with _worktree(repo, parent) as tree:
-        target = Path(str(tree.working_dir)) / change.file
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(change.text.encode())
-        tree.git.add("--", change.file)  # through the repository's own line-end and clean filters
+        for name, text in change.texts.items():
+            target = Path(str(tree.working_dir)) / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(text.encode())
+            if str(tree.git.ls_files("--stage", "--", name)).startswith("100755"):
+                target.chmod(0o755)  # a script that starts a server stays one that can be run
+        tree.git.add("--", *change.texts)  # through the repository's own line-end and clean filters
         with tree.git.custom_environment(**who):
             return str(tree.git.commit_tree(tree.git.write_tree(), "-p", parent, "-m", change.message))
 
@@ -215,12 +237,22 @@ def _parent(repo: Repo, state: RepoState, base: RepoState | None) -> str:
     return base.head
 
 
-def _require_one_file(repo: Repo, file: str, parent: str, sha: str) -> None:
-    touched = str(repo.git.diff_tree("-r", "-z", "--name-status", "--no-renames", parent, sha)).strip("\0")
-    if not touched:
-        raise UserError(f"{file}: the new content is what HEAD already holds; there is nothing to commit")
-    if touched.split("\0") != ["M", file]:
-        raise UserError(f"{file}: the commit would change more than this file; nothing was committed")
+def _require_unmoved(state: RepoState, base: RepoState) -> None:
+    for name, blob in state.blobs.items():
+        if base.blobs.get(name) != blob:
+            raise UserError(
+                f"{state.root / name}: a commit changed it since the run began; tune again from the new version"
+            )
+
+
+def _require_only(repo: Repo, change: _Change, parent: str, sha: str) -> None:
+    """Each file of the change is modified, and nothing else."""
+    listed = str(repo.git.diff_tree("-r", "-z", "--name-status", "--no-renames", parent, sha)).strip("\0").split("\0")
+    touched = dict(zip(listed[1::2], listed[::2], strict=True)) if listed[0] else {}
+    if same := [name for name in change.texts if name not in touched]:
+        raise UserError(f"{', '.join(same)}: the new content is what HEAD already holds; there is nothing to commit")
+    if touched != dict.fromkeys(change.texts, "M"):
+        raise UserError(f"{', '.join(change.texts)}: the commit would change more than this; nothing was committed")
 
 
 def _config(repo: Repo, name: str) -> str:

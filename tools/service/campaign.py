@@ -27,6 +27,7 @@ from tools.service.plan import UTILISATIONS, CampaignPlan
 from tools.service.point import Point
 from tools.service.predict import Predictor
 from tools.service.questions import calibration_doubts
+from tools.targets.external.change import require_undisturbed
 from tools.targets.target import Endpoint
 
 __all__ = ["CampaignProgress", "calibrate_service"]
@@ -80,6 +81,7 @@ def calibrate_service(
 
     Raises:
         UserError: requests are lost, or the budget is too small to learn anything.
+        LaunchFailed: the server is somebody else's, and turned us away or went away.
     """
     campaign = _Campaign(
         endpoint,
@@ -213,6 +215,8 @@ class _Campaign:
             workers=self._workers,
         )
         self._sent += len(workload.requests)
+        if self._endpoint.external:
+            require_undisturbed(self._endpoint.base_url, load.records)
         lost = [record for record in load.records if record.outcome != "ok"]
         if len(lost) > most_lost * len(load.records):
             raise UserError(

@@ -34,6 +34,7 @@ from autotune.harness.killswitch import Stopped
 from autotune.harness.share import owed_to_search
 from autotune.harness.state import State, update
 from autotune.harness.trials import Load, carry_out
+from autotune.harness.unmeasured import write_down
 from autotune.harness.view import view_of
 from tools.proposal import Proposal, Source
 from tools.targets.knobs import KnobError
@@ -157,14 +158,20 @@ def _proposal(context: Context, turn: int) -> tuple[Proposal, bool]:
     return Proposal(action.patch, action.hypothesis, source), False
 
 
-def preflight(state: State, runtime: Runtime[Context]) -> Command[Literal["decide", "trial"]]:
-    """Cheap questions before a launch is spent: policy, duplicates, memory."""
+def preflight(state: State, runtime: Runtime[Context]) -> Command[Literal["decide", "trial", "plan"]]:
+    """Cheap questions before a launch is spent: policy, duplicates, memory.
+
+    Where nothing but the config that serves already can be measured, what passes them is written down, and that is all.
+    """
     context = runtime.context
     verdict = context.effects.once(
         f"preflight:{state.turn}", "preflight", lambda: _preflight(context, *_proposal(context, state.turn))
     )
-    if verdict["status"] == "PASS":
+    if verdict["status"] == "PASS" and context.target.can_apply:
         return Command(goto="trial")
+    if verdict["status"] == "PASS":
+        context.effects.once("proposed", "proposed", lambda: write_down(context, _proposal(context, state.turn)[0]))
+        return Command(goto="plan")
     refusal = next(v for v in verdict["verdicts"] if v["status"] != "PASS")
     context.progress.note(f"refused before a launch: {refusal['sentence']}")
     return Command(goto="decide")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any, Literal
 
 from langgraph.runtime import Runtime
@@ -71,10 +70,11 @@ def _worth(context: Context) -> dict[str, Any]:
 
 
 def _taken_back(context: Context) -> dict[str, Any]:
-    """The file's text as it is, as it would be committed, and with that taken back; and the config in the last one."""
+    """Each file's text as it is, as it would be committed, and with that taken back; and the config that then stands
+    in the deployment."""
     texts = texts_of(context, _proposal(context).patch)
     stands = parse_deployment(YamlFile.parse(context.file.path, texts.reverted)).deployment.config
-    return {**asdict(texts), "config": dict(context.space.resolve(stands).values)}
+    return {**texts.to_json(), "config": dict(context.space.resolve(stands).values)}
 
 
 def _proposal(context: Context) -> Proposal:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Literal
 
 from langgraph.runtime import Runtime
@@ -59,9 +60,11 @@ def _commit(context: Context) -> dict[str, Any]:
     change, publication, started = (context.ledger.find(key) for key in ("change", "publication", "run.started"))
     assert change is not None and publication is not None and started is not None
     deployment, base = context.file.deployment, RepoState.from_json(started.data["base"])
+    texts = {context.file.path: change.data["after_text"]}
+    if manifest := change.data.get("manifest"):
+        texts[Path(started.data["manifest"]["file"])] = manifest["after_text"]
     result = commit_change(
-        context.file.path,
-        change.data["after_text"],
+        texts,
         branch=f"autotune/{deployment.name}/{deployment.playbook}",
         message=change.data["message"],
         trailers=trailers_of(context.run.id, {entry.key: entry for entry in context.ledger}),
