@@ -17,10 +17,12 @@ from autotune.commands.approve import approve
 from autotune.commands.bench import bench
 from autotune.commands.calibrate import calibrate
 from autotune.commands.capacity import capacity
+from autotune.commands.compare import compare
 from autotune.commands.convert import convert
 from autotune.commands.doctor import doctor
 from autotune.commands.eval import eval_group
 from autotune.commands.gauntlet import gauntlet
+from autotune.commands.import_ import import_
 from autotune.commands.playbook import playbook_group
 from autotune.commands.reproduce import reproduce
 from autotune.commands.workload import workload
@@ -187,8 +189,9 @@ def verify(run: RunArg = "latest", runs: Runs = Path("runs"), as_json: Json = Fa
     raise typer.Exit(0 if found.holds else 2)
 
 
-for _command in (approve, bench, calibrate, capacity, convert, doctor, gauntlet, reproduce):
+for _command in (approve, bench, calibrate, capacity, compare, convert, doctor, gauntlet, reproduce):
     app.command()(_command)
+app.command("import")(import_)
 
 
 @models.command("pull")

@@ -1,34 +1,56 @@
-"""What a command measures: a server that runs already, or one that a deployment describes, launched for the while."""
+"""What a command measures: a server that runs already, or one that a deployment describes; one way to either."""
 
 from __future__ import annotations
 
-import asyncio
-import os
 import re
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
-import aiohttp
+from pydantic import ValidationError
 
-from tools.deployment import Deployment, load_deployment
+from tools.deployment import DeploymentFile
 from tools.errors import UserError
+from tools.targets.choose import target_of
+from tools.targets.external.spec import ExternalSpec
+from tools.targets.external.target import ExternalTarget, key_in
+from tools.targets.knobs import Config
 from tools.targets.target import Endpoint, LaunchFailed, Target
+from tools.trial import launched
 
-__all__ = ["Deployed", "api_key", "deployed", "is_url", "running_endpoint"]
+__all__ = ["Served", "as_deployed", "at_url", "is_url"]
 
 
-@dataclass(frozen=True, slots=True)
-class Deployed:
-    """A deployment that is up."""
+@dataclass(frozen=True)
+class Served:
+    """A target with the config that it is to be measured with: as it stands, whoever runs it."""
 
-    deployment: Deployment
+    name: str
+    "What to call it, with whatever weakens its numbers."
     target: Target
-    endpoint: Endpoint
+    config: Config
+    ready_timeout_s: float = 120.0
+
+    @contextmanager
+    def up(self, log: Path) -> Iterator[Endpoint]:
+        """Launched, or attached to where somebody else runs it. At the end it must still be the one that it was.
+
+        Raises:
+            UserError: it doesn't start, or changed meanwhile, so that nothing that was measured counts.
+        """
+        try:
+            with launched(self.target, self.config, log=log, timeout_s=self.ready_timeout_s) as endpoint:
+                yield endpoint
+                self.target.identify(endpoint)
+        except LaunchFailed as failure:
+            raise UserError(self.cannot(failure)) from failure
+
+    def cannot(self, failure: LaunchFailed) -> str:
+        """Why there are no numbers."""
+        if isinstance(self.target, ExternalTarget):
+            return f"{self.name}: can't be measured: {failure.message}"
+        return f"{self.name}: the server doesn't run ({failure.kind}): {failure.message}"
 
 
 def is_url(target: str) -> bool:
@@ -44,93 +66,38 @@ def is_url(target: str) -> bool:
     return "://" in target
 
 
-def api_key(variable: str | None) -> str | None:
-    """The key that the environment variable `variable` holds; None where none was named.
-
-    Raises:
-        UserError: it isn't set.
-    """
-    if variable is None:
-        return None
-    if variable not in os.environ:
-        raise UserError(f"--key-env: expected the variable {variable} to hold the key, found it unset")
-    key = os.environ[variable].strip()
-    if not key or not key.isascii() or not key.isprintable():
-        raise UserError(
-            f"--key-env: expected {variable} to hold a key of printable ASCII letters, found something else"
-        )
-    return key
-
-
-def running_endpoint(url: str, model: str | None, key: str | None) -> Endpoint:
+def at_url(url: str, model: str | None, key_env: str | None) -> Served:
     """The OpenAI-compatible server at `url`; the only model that it serves where none is named.
 
     Raises:
-        UserError: nothing answers there, or it serves no or several models and none was named.
+        UserError: no URL of a server, nothing answers there, it wants a key, or it serves no or several models and none
+            was named.
     """
-    base_url = _checked(url).rstrip("/").removesuffix("/v1")
-    return Endpoint(base_url, model or _only_model(base_url, key), api_key=key)
-
-
-def _checked(url: str) -> str:
-    """`url`, where requests can be sent to it.
-
-    Raises:
-        UserError: another scheme, no host, no such port, a name and password in it.
-    """
-    expected = f"{url}: expected http(s)://HOST:PORT"
+    if key_env is not None:
+        key_in(key_env, "--key-env")
     try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError as error:
-        raise UserError(f"{expected}, found {error}") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UserError(f"{expected}, found the scheme {parts.scheme!r} and the host {parts.hostname!r}")
-    if parts.username is not None or parts.query or parts.fragment or port == 0:
-        raise UserError(f"{expected}, found more than that; a key goes into a variable that --key-env names")
-    return url
+        spec = ExternalSpec(kind="external", url=url, api_key_env=key_env)
+    except ValidationError as error:
+        problem = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
+        raise UserError(f"{url}: {problem}") from None
+    return _external(ExternalTarget(spec, model, {}, Path()))
 
 
-@contextmanager
-def deployed(path: Path, log: Path) -> Iterator[Deployed]:
-    """The deployment at `path`, launched as it stands and stopped whatever happens inside.
+def as_deployed(file: DeploymentFile) -> Served:
+    """What the deployment describes. A server that somebody else runs is taken as it stands, and never started anew.
 
     Raises:
-        UserError: bad input, or the server doesn't start.
+        UserError: bad input; or nothing answers, where it should.
     """
-    from autotune.harness.prepare import target_for
-    from tools.trial import launched
-
-    deployment = load_deployment(path).deployment
-    target = target_for(deployment, path)
+    deployment = file.deployment
+    target = target_of(deployment, file.path)
+    if isinstance(target, ExternalTarget):
+        return _external(target.standing(), deployment.name)
     config = target.knobs.resolve(deployment.config)
-    try:
-        with launched(target, config, log=log, timeout_s=deployment.ready_timeout_s) as endpoint:
-            yield Deployed(deployment, target, endpoint)
-    except LaunchFailed as failure:
-        raise UserError(f"{path}: the server doesn't run ({failure.kind}): {failure.message}") from failure
+    return Served(deployment.name, target, config, deployment.ready_timeout_s)
 
 
-def _only_model(base_url: str, key: str | None) -> str:
-    async def ask() -> Any:
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        timeout = aiohttp.ClientTimeout(total=10)
-        async with (
-            aiohttp.ClientSession(headers=headers, timeout=timeout) as session,
-            session.get(f"{base_url}/v1/models") as answer,
-        ):
-            answer.raise_for_status()
-            return await answer.json(content_type=None)
-
-    started = time.monotonic()
-    try:
-        names = [row["id"] for row in asyncio.run(ask())["data"]]
-    except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError) as error:
-        waited = time.monotonic() - started
-        raise UserError(
-            f"{base_url}/v1/models: expected a list of models, found {type(error).__name__}: {error} "
-            f"after {waited:.1f} s. Is the server up, is the URL right? Without such a list give --model"
-        ) from None
-    if len(names) != 1:
-        raise UserError(f"{base_url} serves {len(names)} models ({', '.join(names[:5])}); choose one with --model")
-    return str(names[0])
+def _external(target: ExternalTarget, name: str | None = None) -> Served:
+    target.check()
+    where = target.where if name is None else f"{name} at {target.where}"
+    return Served(where, target, target.baseline)

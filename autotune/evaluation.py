@@ -11,8 +11,8 @@ from typing import Any
 
 import orjson
 
+from autotune.endpoint import as_deployed
 from autotune.harness.context import suite_of
-from autotune.harness.prepare import target_for
 from autotune.harness.progress import Progress
 from tools.deployment import Deployment, load_deployment
 from tools.errors import UserError
@@ -20,8 +20,6 @@ from tools.evals.likelihood import perplexity
 from tools.evals.results import EvalResults
 from tools.ledger import Ledger
 from tools.targets.knobs import Config, KnobSpace
-from tools.targets.target import LaunchFailed
-from tools.trial import launched
 from tools.whole_file import replaced
 from verifiers import Evidence, TrialEvidence, gather
 from verifiers.rules import quality
@@ -46,7 +44,8 @@ class Recording:
 
 
 def record(path: Path, launches: int, progress: Progress) -> tuple[Deployment, KnobSpace, Recording]:
-    """Launch the deployment at `path` as it stands, `launches` times, and ask it everything.
+    """Launch the deployment at `path` as it stands, `launches` times, and ask it everything; one that somebody else
+    runs is asked as often, and never started anew.
 
     Raises:
         UserError: bad input, or the server doesn't start or answer.
@@ -54,19 +53,14 @@ def record(path: Path, launches: int, progress: Progress) -> tuple[Deployment, K
     file = load_deployment(path)
     deployment = file.deployment
     suite = suite_of(file)
-    target = target_for(deployment, file.path)
-    config = target.knobs.resolve(deployment.config)
+    served = as_deployed(file)
     said: list[EvalResults] = []
     with tempfile.TemporaryDirectory() as folder:
         for number in range(launches):
             progress.phase("evals", f"launch {number + 1} of {launches}", None)
-            log = Path(folder) / f"{number}.log"
-            try:
-                with launched(target, config, log=log, timeout_s=deployment.ready_timeout_s) as endpoint:
-                    said.append(suite.run(endpoint, order_seed=number))
-            except LaunchFailed as failure:
-                raise UserError(f"{path}: no evals ({failure.kind}): {failure.message}") from failure
-    return deployment, target.knobs, Recording(config, tuple(said))
+            with served.up(Path(folder) / f"{number}.log") as endpoint:
+                said.append(suite.run(endpoint, order_seed=number))
+    return deployment, served.target.knobs, Recording(served.config, tuple(said))
 
 
 def write_recording(path: Path, recording: Recording) -> None:

@@ -6,18 +6,17 @@ from autotune.bench.result import Bench, BenchTrial
 from autotune.bench.run import run_bench
 from autotune.bench.series import Series
 from autotune.bench.show import show
-from autotune.bench.subject import DeploymentSubject, Subject, UrlSubject
+from autotune.bench.subject import ServedSubject, Subject
 from autotune.bench.wanted import Wanted, asked_arrivals
 
 __all__ = [
     "Bench",
     "BenchTrial",
-    "DeploymentSubject",
     "Files",
     "HowMany",
     "Series",
+    "ServedSubject",
     "Subject",
-    "UrlSubject",
     "Wanted",
     "asked_arrivals",
     "run_bench",

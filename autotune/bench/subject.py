@@ -1,4 +1,5 @@
-"""Subject: what is measured. A server that runs already, or a deployment that is launched afresh for each trial."""
+"""Subject: what is measured, again and again. A deployment is launched afresh for each trial; a server that somebody
+else runs is found by every trial as the one before has left it."""
 
 from __future__ import annotations
 
@@ -6,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from tools.deployment import DeploymentFile
+from autotune.endpoint import Served
 from tools.errors import UserError
-from tools.measure.client import drive, warm_up
 from tools.measure.measurement import Measurement
 from tools.measure.progress import ProgressCallback
 from tools.measure.workload import Workload
-from tools.targets.target import Endpoint
+from tools.targets.target import LaunchFailed
+from tools.trial import run_trial
 
-__all__ = ["DeploymentSubject", "Subject", "UrlSubject"]
+__all__ = ["ServedSubject", "Subject"]
 
 
 class Subject(Protocol):
@@ -27,68 +28,41 @@ class Subject(Protocol):
         """One trial.
 
         Raises:
-            UserError: it doesn't run, or answers nothing at all.
+            UserError: it doesn't run, changed meanwhile, or answers nothing at all.
         """
         ...
 
 
 @dataclass(frozen=True)
-class UrlSubject:
-    """A server that somebody else runs: every trial finds it as the one before has left it."""
+class ServedSubject:
+    """A deployment as it stands, or a server that somebody else runs."""
 
-    endpoint: Endpoint
-    workers: int = 1
-
-    @property
-    def name(self) -> str:
-        return self.endpoint.base_url
-
-    def measure(self, workload: Workload, on_progress: ProgressCallback | None) -> Measurement:
-        dialect = warm_up(self.endpoint, workload)
-        load = drive(
-            self.endpoint, workload, dialect=dialect, on_progress=on_progress, workers=self.workers, draining=True
-        )
-        measurement = Measurement.of(workload, load, config_digest="")
-        if not measurement.completed:
-            raise UserError(
-                f"{self.name}: none of {measurement.offered} requests was answered; the first: {load.records[0].error}"
-            )
-        return measurement
-
-
-@dataclass(frozen=True)
-class DeploymentSubject:
-    """A deployment as it stands: each trial is a launch of its own."""
-
-    file: DeploymentFile
+    served: Served
     log: Path
     "Where the server's words go."
     workers: int = 1
 
     @property
     def name(self) -> str:
-        return self.file.deployment.name
+        return self.served.name
 
     def measure(self, workload: Workload, on_progress: ProgressCallback | None) -> Measurement:
-        from autotune.harness.prepare import target_for
-        from tools.trial import run_trial
-
-        deployment, path = self.file.deployment, self.file.path
-        target = target_for(deployment, path)
         result = run_trial(
-            target,
-            target.knobs.resolve(deployment.config),
+            self.served.target,
+            self.served.config,
             workload,
             log=self.log,
-            ready_timeout_s=deployment.ready_timeout_s,
+            ready_timeout_s=self.served.ready_timeout_s,
             on_progress=on_progress,
             workers=self.workers,
             draining=True,
         )
-        if result.measurement is None:
-            assert result.failure is not None
-            raise UserError(
-                f"{path}: the server doesn't run ({result.failure.kind}): {result.failure.message}\n"
-                f"{result.failure.log_tail[-1000:]}"
-            )
-        return result.measurement
+        measurement, failure = result.measurement, result.failure
+        if failure is not None:
+            said = f"\n{failure.log_tail[-1000:]}" if failure.log_tail else ""
+            raise UserError(self.served.cannot(LaunchFailed(failure.kind, failure.message)) + said)
+        assert measurement is not None
+        if not measurement.completed:
+            first = measurement.records[0].error
+            raise UserError(f"{self.name}: none of {measurement.offered} requests was answered; the first: {first}")
+        return measurement

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from autotune.asked_load import AskedLoad, asked_load, judged_by
-from autotune.bench.subject import DeploymentSubject, Subject, UrlSubject
-from autotune.endpoint import api_key, is_url, running_endpoint
+from autotune.bench.subject import ServedSubject, Subject
+from autotune.endpoint import as_deployed, at_url, is_url
 from autotune.promise import parse_promise
 from tools.deployment import load_deployment
 from tools.errors import UserError
@@ -39,16 +39,15 @@ class Wanted:
         Raises:
             UserError: no such thing, or options that contradict each other.
         """
-        subject: Subject
         if is_url(self.target):
             load = asked_load(self.workload, self._flags())
-            subject = UrlSubject(running_endpoint(self.target, self.model, api_key(self.key_env)), self.workers)
+            served = at_url(self.target, self.model, self.key_env)
         else:
             if self.model is not None or self.key_env is not None:
                 raise UserError("--model and --key-env go with a URL, found a deployment, which names its model itself")
             file = load_deployment(Path(self.target))
             own = file.deployment
-            subject = DeploymentSubject(file, log, self.workers)
+            served = as_deployed(file)
             if self.workload is not None:
                 load = asked_load(self.workload, self._flags())
             else:
@@ -57,7 +56,8 @@ class Wanted:
             load = self._changed(load)
         if self.promise:
             load = replace(load, slo=parse_promise(self.promise))
-        return subject, load, _known(self.metric) if self.metric is not None else judged_by(load)
+        metric = _known(self.metric) if self.metric is not None else judged_by(load)
+        return ServedSubject(served, log, self.workers), load, metric
 
     def _flags(self) -> dict[str, Any]:
         """The workload that the options alone describe."""

@@ -88,28 +88,29 @@ def _measured(
     import tempfile
 
     from autotune.asked_load import AskedLoad
-    from autotune.endpoint import api_key, deployed, is_url, running_endpoint
+    from autotune.endpoint import as_deployed, at_url, is_url
     from tools.deployment import load_deployment
     from tools.service.campaign import calibrate_service
 
+    file = None
     if is_url(target):
         load = _asked(workload, slo, progress)
-        plan = limits | {"requests": _budgeted(requests, load), "floor": _floor(with_floor, limits, progress)}
-        endpoint = running_endpoint(target, model, api_key(key_env))
-        return calibrate_service(endpoint, load.spec, load.slo, target=endpoint.base_url, progress=progress, **plan)
-    _refuse_of_a_url(model, key_env)
-    own = load_deployment(Path(target)).deployment
-    load = _asked(workload, slo, progress, AskedLoad(own.workload, own.slo))
-    plan = limits | {"requests": _budgeted(requests, load), "floor": _floor(with_floor, limits, progress)}
+    else:
+        _refuse_of_a_url(model, key_env)
+        file = load_deployment(Path(target))
+        load = _asked(workload, slo, progress, AskedLoad(file.deployment.workload, file.deployment.slo))
+    budgeted = _budgeted(requests, load)
+    served = at_url(target, model, key_env) if file is None else as_deployed(file)
+    plan = limits | {"requests": budgeted, "floor": _floor(with_floor, limits, progress)}
     with tempfile.TemporaryDirectory() as folder:
         progress.phase("launch", target, None)
-        with deployed(Path(target), Path(folder) / "server.log") as up:
+        with served.up(Path(folder) / "server.log") as endpoint:
             return calibrate_service(
-                up.endpoint,
+                endpoint,
                 load.spec,
                 load.slo,
-                target=own.name,
-                reset=lambda: up.target.reset_cache(up.endpoint),
+                target=served.name,
+                reset=lambda: served.target.reset_cache(endpoint),
                 progress=progress,
                 **plan,
             )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
 from autotune.asked_load import AskedLoad
-from autotune.bench import BenchTrial, UrlSubject
+from autotune.bench import BenchTrial, ServedSubject
+from autotune.endpoint import at_url
 from tests.tools.scripted_server import Script, serve
 from tools.errors import UserError
 from tools.measure import Measurement, Slo, WorkloadSpec
@@ -61,10 +63,11 @@ def test_a_broken_server_is_named_and_counts_as_no_success(broken: str) -> None:
 
 
 @pytest.mark.parametrize("broken", ["HTML", "hang"])
-def test_a_server_that_answers_nothing_is_an_error(broken: str) -> None:
+def test_a_server_that_answers_nothing_is_an_error(broken: str, tmp_path: Path) -> None:
     script, name = BROKEN[broken]
     with serve(script) as server, pytest.raises(UserError, match=f"none of 12 requests was answered.*{name}"):
-        UrlSubject(server.endpoint).measure(AskedLoad(SPEC).workload(), None)
+        subject = ServedSubject(at_url(server.endpoint.base_url, "scripted", None), tmp_path / "log")
+        subject.measure(AskedLoad(SPEC).workload(), None)
 
 
 def test_an_honest_server_is_not_doubted_for_any_of_these() -> None:
