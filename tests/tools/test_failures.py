@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.targets_failures import ENOUGH, LEAST, batches, recorded
 from tools.targets.failure_signs import CAUSES, Cause, Phase
 from tools.targets.failures import classify, diagnose
+from tools.targets.process import ServerProcess
+from tools.targets.target import LaunchFailed
 
+ENGINES = ("vllm", "sglang", "llama.cpp", "bundled")
 SERVED = "INFO:     Started server process [1]\nINFO:     Application startup complete.\n"
 
 
@@ -47,10 +52,18 @@ def test_genuine_logs_are_sorted_right(log: Log) -> None:
     assert classify(log.exit_code, log.text, log.timed_out) == (found.kind, found.sentence)
 
 
+@pytest.mark.parametrize("number", batches())
+def test_recorded_starts_are_sorted_right(number: int) -> None:
+    """Whole logs of servers that were made to fail, with all that they print around it."""
+    logs = recorded(number)
+    wrong = {log.fault.id: log.now() for log in logs if log.now() not in log.fault.expect}
+    assert len(logs) >= ENOUGH and len(wrong) <= (1 - LEAST) * len(logs), wrong
+
+
 def test_the_corpus_holds_every_cause_and_engine() -> None:
     assert len(GENUINE) >= 40
     assert {log.cause for log in GENUINE} == set(CAUSES) - {"unreachable"}
-    assert min(Counter(log.engine for log in GENUINE if log.engine != "any").values()) >= 8
+    assert min(Counter(log.engine for log in GENUINE if log.engine in ENGINES).values()) >= 8
 
 
 @pytest.mark.parametrize("log", HOSTILE, ids=named)
@@ -81,3 +94,14 @@ def test_any_log_is_sorted(text: str, exit_code: int | None, timed_out: bool) ->
 def test_no_text_of_a_request_makes_a_server_that_ended_otherwise_lack_memory(prompt: str, exit_code: int) -> None:
     asked = f"INFO 11-30 18:40:00 [logger.py:39] Received request cmpl-1: prompt: {prompt!r} out of memory'"
     assert diagnose(exit_code, SERVED + asked, timed_out=False).kind == "crash"
+
+
+def test_a_cause_is_found_above_the_tracebacks_of_every_process_that_heard_of_it(tmp_path: Path) -> None:
+    """vLLM tells it in the worker, then in the core, then in the API server: 40 lines at the end tell nothing."""
+    heard = "".join(f'  File "core.py", line {line}, in heard_of_it\n' for line in range(150))
+    said = f"RuntimeError: Cannot find any model weights with `/models/empty`\n{heard}RuntimeError: see above\n"
+    words = [sys.executable, "-c", f"import sys; sys.stderr.write({said!r}); sys.exit(1)"]
+    with ServerProcess(words, log=tmp_path / "log") as process, pytest.raises(LaunchFailed) as failed:
+        process.wait_ready("http://127.0.0.1:1", timeout_s=30)
+    assert failed.value.kind == "model_missing"
+    assert "Cannot find any model weights" in failed.value.message
