@@ -24,7 +24,7 @@ __all__ = ["tune"]
 DATA = ROOT / "benchmarks" / "data" / "tune"
 ENDS = {"tuned": 0, "unchanged": 0, "refused": 2, "inconclusive": 3}
 "Decisions that are a verified change or an argued no-change, and their exit codes."
-BUDGET, TRIALS = "40m", 6
+BUDGET, TRIALS = "40m", 4
 
 
 def tune(quick: bool) -> Row:
