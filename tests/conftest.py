@@ -18,6 +18,7 @@ settings.load_profile("untimed")
 _ALONE = frozenset(
     {"test_bench", "test_broken_servers", "test_calibrate_command", "test_crash", "test_llm_run", "test_prove"}
     | {"test_measurement_live", "test_reproduce", "test_stopping", "test_survey", "test_tune", "test_verify"}
+    | {"test_compare_command", "test_external_bench", "test_external_tune"}
 )
 """Files whose tests measure a real engine and believe what they measured. `make unit` runs all others side by side."""
 

@@ -17,7 +17,9 @@ from tools.errors import UserError
 from tools.measure.floor import Floor
 from tools.proposal import Proposal
 from tools.redaction import printable, redacted
+from tools.targets.spec import ExternalSpec
 from tools.targets.target import LaunchFailed
+from verifiers.rules.measurement import cache_prefix_hits
 
 __all__ = ["baseline", "calibrate", "survey_budget"]
 
@@ -71,7 +73,11 @@ def baseline(state: State, runtime: Runtime[Context]) -> Command[Literal["baseli
     judgement = context.effects.once(f"judge:{trial['id']}", "judgement", lambda: _judge(context, trial["id"]))
     if judgement["status"] != "PASS":
         refusal = next(v for v in judgement["verdicts"] if v["status"] != "PASS")
-        raise UserError(f"the baseline can't be trusted ({refusal['rule']}): {refusal['sentence']}", exit_code=2)
+        told = f"the baseline can't be trusted ({refusal['rule']}): {refusal['sentence']}"
+        spec = context.file.deployment.target
+        if refusal["rule"] == cache_prefix_hits.RULE and isinstance(spec, ExternalSpec) and not spec.reset:
+            told += "; the same requests are sent more than once: say `reset: true` under target: if we may empty it"
+        raise UserError(told, exit_code=2)
     return Command(goto="baseline" if number < BASELINE_TRIALS else "survey_budget", update=update(launches=number))
 
 
