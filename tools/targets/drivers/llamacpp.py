@@ -85,13 +85,15 @@ class LlamaCpp:
     def effective(self, client: ControlClient, log: Path | None) -> dict[str, Value]:
         """Slots and context as /props tells them, and what the log said at the start.
 
-        A context of several slots isn't told: each slot's part is rounded up, and no longer than the model allows.
+        A context of several slots isn't told: each slot's part is rounded up, and no longer than the model allows. Nor
+        is one slot's that is as long as that: the cache may be larger.
         """
         props = client.json("/props")
         slots = int(props["total_slots"])
         told = _logged(log.read_text(errors="replace")) if log is not None and log.is_file() else {}
         context = props.get("default_generation_settings", {}).get("n_ctx")
-        if isinstance(context, int) and slots == 1:
+        longest = self._shape.context_tokens if self._shape else None
+        if isinstance(context, int) and slots == 1 and (longest is None or context < longest):
             told["ctx_size"] = context
         return {**told, "parallel": slots}
 
