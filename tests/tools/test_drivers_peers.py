@@ -21,7 +21,8 @@ from tools.targets.control import ControlClient
 from tools.targets.drivers.llamacpp import LlamaCpp
 from tools.targets.drivers.vllm import Vllm
 from tools.targets.knobs import Config
-from tools.targets.server import ServerTarget, scraped
+from tools.targets.scrape import scraped
+from tools.targets.server import ServerTarget
 from tools.targets.spec import ServerSpec
 from tools.targets.target import Endpoint, LaunchFailed
 from tools.targets.vocabulary import exported, missing

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import sys
 from collections import Counter
 from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 from urllib.parse import urlsplit
-
-from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
 
 import engine
 from engine.digest import digest_of_file, model_digest
@@ -27,26 +23,14 @@ from tools.targets.control import ControlClient, ControlError
 from tools.targets.hosted import Command, Hosted, started_at, words_of
 from tools.targets.knobs import Config, Knob, KnobError, KnobSpace, Value
 from tools.targets.process import LOOPBACK, allowed_environment
+from tools.targets.scrape import scraped
 from tools.targets.target import Counters, Endpoint, Identity, LaunchFailed, MemoryNeed
+from tools.targets.vocabulary import counted
 
 __all__ = ["BundledTarget", "digest_of_model"]
 
 _LARGEST_BLOCK = 64
 "Tokens; a KV cache is counted in whole blocks."
-_COUNTERS: Mapping[str, str] = {
-    "engine_prompt_tokens_total": "prompt_tokens",
-    "engine_generation_tokens_total": "generation_tokens",
-    "engine_prefix_cache_queries_total": "prefix_queries_tokens",
-    "engine_prefix_cache_hits_total": "prefix_hit_tokens",
-    "engine_num_preemptions_total": "preemptions",
-    "engine_requests_rejected_total": "rejected",
-    "engine_e2e_request_latency_seconds_sum": "e2e_seconds_sum",
-    "engine_e2e_request_latency_seconds_count": "e2e_seconds_count",
-    "engine_time_to_first_token_seconds_sum": "ttft_seconds_sum",
-    "engine_time_to_first_token_seconds_count": "ttft_seconds_count",
-}
-"""`engine_request_success_total` stands apart: finished_reason="abort" counts as aborted, all else as requests."""
-
 _VALUE_BYTES: Mapping[Value, float] = {"bf16": 2.0, "fp16": 2.0, "fp32": 4.0}
 _CHECKPOINT_BYTES: Mapping[str, float] = {"bfloat16": 2.0, "float16": 2.0, "float32": 4.0}
 """`auto` keeps the checkpoint's own format, or widens it where the device can't compute it."""
@@ -110,7 +94,7 @@ class BundledTarget:
         with self._hosted.explained(endpoint):
             client = ControlClient(endpoint.base_url)
             info = client.json("/server_info")
-            labels = next((s.labels for s in _samples(client) if s.name == "engine_config_info"), None)
+            labels = next((s.labels for s in scraped(client) if s.name == "engine_config_info"), None)
         if labels is None:
             raise ControlError(f"{endpoint.base_url}/metrics: expected engine_config_info, found no such metric")
         pid = int(info["pid"])
@@ -138,15 +122,7 @@ class BundledTarget:
             LaunchFailed: the server has died or doesn't answer.
         """
         with self._hosted.explained(endpoint):
-            samples = _samples(ControlClient(endpoint.base_url))
-        counters: dict[str, float] = {}
-        for sample in samples:
-            name = _COUNTERS.get(sample.name)
-            if sample.name == "engine_request_success_total":
-                name = "aborted" if sample.labels.get("finished_reason") == "abort" else "requests"
-            if name and math.isfinite(sample.value):  # a counter that isn't a number is as good as absent
-                counters[name] = counters.get(name, 0.0) + sample.value
-        return counters
+            return counted("bundled", scraped(ControlClient(endpoint.base_url)))
 
     def reset_cache(self, endpoint: Endpoint) -> None:
         """Empty the prefix cache.
@@ -283,11 +259,3 @@ def _environment() -> dict[str, str]:
     """The engine is imported from where this process has it, whatever the working directory, and asks no hub."""
     place = str(Path(engine.__path__[0]).resolve().parent)
     return {**allowed_environment(), "PYTHONPATH": place, "PYTHONUNBUFFERED": "1", "HF_HUB_OFFLINE": "1"}
-
-
-def _samples(client: ControlClient) -> list[Sample]:
-    text = client.text("/metrics")
-    try:
-        return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
-    except (ValueError, KeyError) as error:
-        raise ControlError(f"{client.base_url}/metrics: expected Prometheus text, found {error}") from error

@@ -8,23 +8,23 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from tools.canonical import digest
 from tools.errors import UserError
 from tools.profile.physics import ModelFacts
 from tools.targets.bundled import digest_of_model
-from tools.targets.control import ControlClient, ControlError
+from tools.targets.control import ControlClient
 from tools.targets.drivers.driver import Driver
 from tools.targets.hosted import Command, Hosted, environment_of, started_at, words_of
 from tools.targets.knobs import Config, KnobSpace
 from tools.targets.listening import listens
 from tools.targets.placement import Placement
 from tools.targets.process import LOOPBACK, allowed_environment
+from tools.targets.scrape import scraped
 from tools.targets.target import Counters, Endpoint, Identity, LaunchFailed, MemoryNeed
 
-__all__ = ["ServerTarget", "scraped"]
+__all__ = ["ServerTarget"]
 
 
 class ServerTarget:
@@ -173,19 +173,6 @@ class ServerTarget:
     def _is_auto(self, name: str, value: object) -> bool:
         auto = self.knobs[name].auto
         return auto is not None and value == auto
-
-
-def scraped(client: ControlClient, path: str = "/metrics") -> list[Sample]:
-    """Every sample of the server's metrics, at `path`.
-
-    Raises:
-        ControlError: no answer, or no Prometheus text.
-    """
-    text = client.text(path)
-    try:
-        return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
-    except (ValueError, KeyError) as error:
-        raise ControlError(f"{client.base_url}{path}: expected Prometheus text, found {error}") from error
 
 
 def _require_own_port(client: ControlClient, pid: int) -> None:

@@ -37,6 +37,8 @@ _SLOTS = 4
 "Where `--parallel` is left open; they then share one KV cache."
 _STEP = 256
 "A KV cache is counted in so many tokens."
+_LEAST_STEP = 32
+"Tokens of a step below which nobody need look."
 _IDLE_BYTES = 20 << 20
 "What the program holds beside all that is named here: 27 MB resident were measured, of SmolLM2-135M."
 
@@ -126,9 +128,12 @@ class LlamaCpp:
             client.post(f"/slots/{slot}?action=erase")
 
     def narrowed(self, space: KnobSpace, around: Config, *, cores: int, memory_bytes: int) -> KnobSpace:
-        """No more threads than cores, and a context that fits beside the weights."""
+        """No more threads than cores, a context that fits beside the weights, and no step larger than the cache."""
         bounds: dict[str, tuple[float, float]] = dict.fromkeys(("threads", "threads_batch"), (0, cores))
         need, token = self.memory(around), self._token_bytes(self._line.set_by(around))
+        if self._shape is not None:
+            cells = self._cells(self._line.set_by(around), self._shape)
+            bounds |= dict.fromkeys(("batch", "ubatch"), (_LEAST_STEP, max(cells, 2 * _LEAST_STEP)))
         if token:
             bounds["ctx_size"] = (_STEP, (memory_bytes - need.total_bytes + need.kv_cache_bytes) // token)
         return self._line.narrowed(space, bounds)

@@ -17,7 +17,7 @@ from tools.targets.drivers.driver import Start
 from tools.targets.drivers.served_folder import ServedFolder
 from tools.targets.drivers.vllm_word import empty_cache, own_config, served_root
 from tools.targets.knobs import Config, KnobError, KnobSpace, Value
-from tools.targets.server import scraped
+from tools.targets.scrape import scraped
 from tools.targets.spec import ServerSpec
 from tools.targets.target import Counters, MemoryNeed
 from tools.targets.vocabulary import counted
