@@ -260,7 +260,7 @@ def test_nothing_in_a_metrics_label_becomes_a_counter(tmp_path: Path) -> None:
                 f'engine_prompt_tokens_total{{model_name="{quoted}"}} 5\n'
                 f'engine_request_success_total{{finished_reason="{quoted}"}} 2\n'
             )
-            assert target.counters(endpoint) == {"prompt_tokens": 5.0, "requests": 2.0}, words[:80]
+            assert target.counters(endpoint) == {"prompt_tokens": 5.0, "requests": 2.0, "aborted": 0.0}, words[:80]
     finally:
         server.shutdown()
         thread.join()
